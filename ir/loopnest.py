@@ -1,0 +1,234 @@
+"""Loop nests: how it is computed, explicit to the last loop and buffer.
+
+    LoopNest  = name, buffers: Buffer…, prepare: Stmt…, body: Stmt…
+    Buffer    = name, shape, dtype, role, const?
+    Stmt      = For(var, extent, limits: Affine…, kind, body)   var in [0, min(extent, limits…)), maybe empty
+              | Let(var, op, value: Affine, operand, body)      var = value // operand, value % operand
+                                                                or min(value, operand), within body
+              | If(conds: Affine…, then, orelse)                then where every condition is >= 0
+              | Alloc(buffer, body)                             a local buffer that lives as long as body
+              | Store(buffer, index: Affine…, value: Expr)
+              | Update(buffer, index, reducer, value)           buffer[index] = reducer(buffer[index], value)
+
+Values are expressions whose loads name buffers and whose indices are affine in the variables in scope.
+``prepare`` packs constant operands once, ahead of ``body``. At most one loop around a statement is
+vectorized; its variable does not occur in limits of loops inside it.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tunesmith.ir.affine import Affine
+from tunesmith.ir.dtypes import DType
+from tunesmith.ir.expr import Binary, Compare, Const, Expr, Load, Reducer, Select, Unary, Within
+
+__all__ = [
+    "Alloc",
+    "Buffer",
+    "For",
+    "If",
+    "Let",
+    "LetOp",
+    "LoopKind",
+    "LoopNest",
+    "Role",
+    "Stmt",
+    "Store",
+    "Update",
+    "format_expr",
+    "format_nest",
+    "walk_statements",
+]
+
+
+class Role(StrEnum):
+    INPUT = "input"
+    PACKED = "packed"  # a constant operand in another order, written by prepare
+    OUTPUT = "output"
+    TEMP = "temp"  # whole intermediate in the workspace
+    LOCAL = "local"  # lives inside a loop, on the stack or in registers
+
+
+class LoopKind(StrEnum):
+    SERIAL = "serial"
+    UNROLL = "unroll"
+    VECTOR = "vector"
+    PARALLEL = "parallel"
+
+
+class LetOp(StrEnum):
+    DIV = "//"
+    MOD = "%"
+    MIN = "min"
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    name: str
+    shape: tuple[int, ...]
+    dtype: DType
+    role: Role
+    const: bool = False
+
+    @property
+    def elements(self) -> int:
+        n = 1
+        for e in self.shape:
+            n *= e
+        return n
+
+    @property
+    def size_bytes(self) -> int:
+        return self.elements * self.dtype.size_bytes
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Row-major strides in elements."""
+        out: list[int] = []
+        n = 1
+        for e in reversed(self.shape):
+            out.append(n)
+            n *= e
+        return tuple(reversed(out))
+
+
+@dataclass(frozen=True, slots=True)
+class For:
+    var: str
+    extent: int
+    limits: tuple[Affine, ...]
+    kind: LoopKind
+    body: "tuple[Stmt, ...]"
+
+
+@dataclass(frozen=True, slots=True)
+class Let:
+    var: str
+    op: LetOp
+    value: Affine
+    operand: int
+    body: "tuple[Stmt, ...]"
+
+
+@dataclass(frozen=True, slots=True)
+class If:
+    conds: tuple[Affine, ...]
+    then: "tuple[Stmt, ...]"
+    orelse: "tuple[Stmt, ...]" = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Alloc:
+    buffer: Buffer
+    body: "tuple[Stmt, ...]"
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    buffer: str
+    index: tuple[Affine, ...]
+    value: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    buffer: str
+    index: tuple[Affine, ...]
+    reducer: Reducer
+    value: Expr
+
+
+type Stmt = For | Let | If | Alloc | Store | Update
+
+
+@dataclass(frozen=True, slots=True)
+class LoopNest:
+    """``buffers`` holds all but the local ones: inputs, packed, outputs, temps, in this order."""
+
+    name: str
+    buffers: tuple[Buffer, ...]
+    prepare: tuple[Stmt, ...]
+    body: tuple[Stmt, ...]
+
+    def __str__(self) -> str:
+        return format_nest(self)
+
+
+def walk_statements(stmts: tuple[Stmt, ...]) -> Iterator[Stmt]:
+    for s in stmts:
+        yield s
+        match s:
+            case For(body=body) | Let(body=body) | Alloc(body=body):
+                yield from walk_statements(body)
+            case If(_, then, orelse):
+                yield from walk_statements(then)
+                yield from walk_statements(orelse)
+            case _:
+                pass
+
+
+_INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
+_COMPARE = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
+
+
+def _conds(conds: tuple[Affine, ...]) -> str:
+    return " and ".join(f"{c} >= 0" for c in conds)
+
+
+def format_expr(e: Expr) -> str:
+    match e:
+        case Const(value):
+            return repr(value)
+        case Load(tensor, index):
+            return f"{tensor}[{', '.join(map(str, index))}]"
+        case Unary(op, a):
+            return f"{op}({format_expr(a)})"
+        case Binary(op, a, b) if op in _INFIX:
+            return f"({format_expr(a)} {_INFIX[op]} {format_expr(b)})"
+        case Binary(op, a, b):
+            return f"{op}({format_expr(a)}, {format_expr(b)})"
+        case Compare(op, a, b):
+            return f"{format_expr(a)} {_COMPARE[op]} {format_expr(b)}"
+        case Select(c, a, b):
+            return f"where({format_expr(c)}, {format_expr(a)}, {format_expr(b)})"
+        case Within(conds, a, b):
+            return f"within({_conds(conds)}, {format_expr(a)}, {format_expr(b)})"
+
+
+def _format(stmts: tuple[Stmt, ...], indent: str) -> Iterator[str]:
+    inner = indent + "  "
+    for s in stmts:
+        match s:
+            case For(v, extent, limits, kind, body):
+                bound = f"min({', '.join(map(str, (extent, *limits)))})" if limits else str(extent)
+                yield f"{indent}{'for' if kind is LoopKind.SERIAL else kind} {v} in {bound}:"
+                yield from _format(body, inner)
+            case Let(v, op, value, operand, body):
+                text = f"min({value}, {operand})" if op is LetOp.MIN else f"({value}) {op} {operand}"
+                yield f"{indent}{v} = {text}"
+                yield from _format(body, indent)
+            case If(conds, then, orelse):
+                yield f"{indent}if {_conds(conds)}:"
+                yield from _format(then, inner)
+                if orelse:
+                    yield f"{indent}else:"
+                    yield from _format(orelse, inner)
+            case Alloc(b, body):
+                yield f"{indent}{b.name}: {b.dtype}{list(b.shape)} {b.role}"
+                yield from _format(body, indent)
+            case Store(buffer, index, value):
+                yield f"{indent}{buffer}[{', '.join(map(str, index))}] = {format_expr(value)}"
+            case Update(buffer, index, reducer, value):
+                yield f"{indent}{buffer}[{', '.join(map(str, index))}] {reducer}= {format_expr(value)}"
+
+
+def format_nest(nest: LoopNest) -> str:
+    """Readable text of a loop nest, one statement a line."""
+    lines = [f"nest {nest.name}"]
+    lines += [
+        f"  {b.name}: {'const ' if b.const else ''}{b.dtype}{list(b.shape)} {b.role}" for b in nest.buffers
+    ]
+    if nest.prepare:
+        lines += ["prepare:", *_format(nest.prepare, "  ")]
+    return "\n".join([*lines, "body:", *_format(nest.body, "  ")]) + "\n"

@@ -1,0 +1,17 @@
+"""The values that the parts exchange: workloads, targets, measurements, records."""
+
+from tunesmith.records.measurement import Measurement, Protocol, Status
+from tunesmith.records.record import Record, Workload, new_id, utc_now
+from tunesmith.records.target import Peaks, Target
+
+__all__ = [
+    "Measurement",
+    "Peaks",
+    "Protocol",
+    "Record",
+    "Status",
+    "Target",
+    "Workload",
+    "new_id",
+    "utc_now",
+]

@@ -1,0 +1,70 @@
+"""A record: program, target, schedule and measurement, with all that is needed to repeat it."""
+
+import datetime as dt
+import secrets
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from tunesmith.records.measurement import Measurement, Protocol
+from tunesmith.records.target import Target
+
+__all__ = ["Record", "Workload", "new_id", "utc_now"]
+
+
+def new_id() -> str:
+    """A UUID of version 7 as text: sortable by time, mintable anywhere (RFC 9562 §5.7)."""
+    stamp = time.time_ns() // 1_000_000
+    value = (stamp << 80) | (7 << 76) | (secrets.randbits(12) << 64) | (2 << 62) | secrets.randbits(62)
+    text = f"{value:032x}"
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def utc_now() -> dt.datetime:
+    return dt.datetime.now(dt.UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """What is tuned: the program's hash and its whole JSON form.
+
+    ``flops`` counts nominal operations, ``min_bytes`` the bytes of inputs and outputs, which must move.
+    ``structure`` is the hash with extents left out: equal for the same computation on other shapes.
+    """
+
+    hash: str
+    structure: str
+    name: str
+    program: dict[str, Any]
+    flops: int
+    min_bytes: int
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """``schedule`` is the JSON form of the schedule, ``schedule_hash`` identifies it within a workload.
+
+    ``trial`` counts from 0 within a run; ``versions`` names Tunesmith, LLVM and the schedule schema.
+    """
+
+    id: str
+    workload: Workload
+    target: Target
+    schedule: dict[str, Any]
+    schedule_hash: str
+    measurement: Measurement
+    protocol: Protocol
+    trial: int
+    seed: int
+    created_at: dt.datetime
+    versions: dict[str, str]
+    job_id: str | None = None
+
+    @property
+    def time_s(self) -> float:
+        return self.measurement.time_s
+
+    @property
+    def gflops(self) -> float:
+        return self.workload.flops / self.time_s / 1e9 if self.measurement.ok else 0.0
