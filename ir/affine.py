@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 __all__ = ["Affine", "Range", "constant", "interval", "var"]
 
-type Range = tuple[int, int]
+Range: TypeAlias = tuple[int, int]
 """Inclusive bounds of a variable."""
 
 

@@ -16,6 +16,7 @@ Functions of the language that are not listed (relu, gelu, softmax …) are writ
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TypeAlias
 
 from tunesmith.ir.affine import Affine
 
@@ -132,7 +133,7 @@ class Within:
     b: "Expr"
 
 
-type Expr = Const | Load | Unary | Binary | Compare | Select | Within
+Expr: TypeAlias = Const | Load | Unary | Binary | Compare | Select | Within
 
 
 def children(e: Expr) -> tuple[Expr, ...]:

@@ -18,6 +18,7 @@ vectorized; its variable does not occur in limits of loops inside it.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TypeAlias
 
 from tunesmith.ir.affine import Affine
 from tunesmith.ir.dtypes import DType
@@ -139,7 +140,7 @@ class Update:
     value: Expr
 
 
-type Stmt = For | Let | If | Alloc | Store | Update
+Stmt: TypeAlias = For | Let | If | Alloc | Store | Update
 
 
 @dataclass(frozen=True, slots=True)
