@@ -1,0 +1,112 @@
+"""What a tuning run is asked, what it reports on the way, and what it gives in the end."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from tunesmith.records import Protocol, Record, Status, Target, Workload
+
+__all__ = ["Event", "StoppedBy", "TuneOptions", "TuneResult"]
+
+
+class StoppedBy(StrEnum):
+    """Why a run ended."""
+
+    TRIALS = "trials"
+    SECONDS = "seconds"
+    PLATEAU = "plateau"
+    ROOFLINE = "roofline"
+    EXHAUSTED = "exhausted"  # every candidate of the space is measured
+    INTERRUPTED = "interrupted"
+    FAILURES = "failures"  # no candidate works
+
+
+@dataclass(frozen=True, slots=True)
+class TuneOptions:
+    """``trials`` counts trials already recorded for this program and target, unless ``fresh``."""
+
+    trials: int | None = 64
+    seconds: float | None = None
+    threads: int = 1
+    seed: int = 0
+    fresh: bool = False
+    protocol: Protocol = field(default_factory=Protocol)
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One thing that happened: a trial ended, or a phase (``start search race done``) began.
+
+    ``trial`` counts finished trials, ``record`` is the trial's record, ``best`` the best so far.
+    ``untuned_s`` is the time of the default schedule once it is known. ``message`` is for people.
+    """
+
+    phase: str
+    trial: int
+    trials: int | None
+    elapsed_s: float
+    record: Record | None = None
+    best: Record | None = None
+    untuned_s: float | None = None
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TuneResult:
+    """``baselines``: seconds a call by name (``untuned``, ``numpy``) measured in the same run.
+
+    ``times``: seconds spent by part (``build run search other``).
+    """
+
+    workload: Workload
+    target: Target
+    trials: int
+    statuses: dict[Status, int]
+    stopped_by: StoppedBy
+    elapsed_s: float
+    best: Record | None
+    baselines: dict[str, float]
+    times: dict[str, float]
+
+    @property
+    def peak_fraction(self) -> float | None:
+        """Best GFLOP/s over the measured FMA peak of the threads used."""
+        if self.best is None:
+            return None
+        peak = (
+            self.target.peaks.f32_gflops if self.workload.dtype == "f32" else self.target.peaks.f64_gflops
+        )
+        return self.best.gflops / (peak * self.target.threads)
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that ``tune --json`` ends with."""
+        best = self.best
+        return {
+            "workload": {
+                "hash": self.workload.hash,
+                "name": self.workload.name,
+                "flops": self.workload.flops,
+                "min_bytes": self.workload.min_bytes,
+            },
+            "target": {"fingerprint": self.target.fingerprint, **self.target.to_json()},
+            "trials": self.trials,
+            "statuses": {s.value: n for s, n in sorted(self.statuses.items())},
+            "stopped_by": self.stopped_by.value,
+            "elapsed_s": self.elapsed_s,
+            "best": None
+            if best is None
+            else {
+                "record": best.id,
+                "time_s": best.time_s,
+                "gflops": best.gflops,
+                "peak_fraction": self.peak_fraction,
+                "schedule": best.schedule,
+            },
+            "baselines": self.baselines,
+            "times": self.times,
+        }
+
+
+Observer = Callable[[Event], None]
+"""Called in the tuner's thread for every event; must not raise."""
