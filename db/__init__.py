@@ -1,1 +1,76 @@
+"""The tuning database: records, what is served for a workload, jobs and artifacts.
 
+``open_store`` and ``Store`` are loaded when they are first used, because SQLAlchemy takes longer to
+import than a lookup takes to answer; ``quick_best`` does without it.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from tunesmith.db.errors import (
+    Ambiguous,
+    BadCursor,
+    BadQuery,
+    Conflict,
+    DatabaseLocked,
+    DatabaseUnavailable,
+    IdempotencyMismatch,
+    IllegalTransition,
+    LeaseLost,
+    NotFound,
+    SchemaTooNew,
+    StoreError,
+)
+from tunesmith.db.lookup import quick_best
+from tunesmith.db.states import JobState
+from tunesmith.db.urls import default_url
+from tunesmith.db.values import (
+    Artifact,
+    Best,
+    Job,
+    JobSpec,
+    Match,
+    Order,
+    Page,
+    RecordSummary,
+    WorkloadSummary,
+)
+
+if TYPE_CHECKING:
+    from tunesmith.db.store import Store, open_store
+
+__all__ = [
+    "Ambiguous",
+    "Artifact",
+    "BadCursor",
+    "BadQuery",
+    "Best",
+    "Conflict",
+    "DatabaseLocked",
+    "DatabaseUnavailable",
+    "IdempotencyMismatch",
+    "IllegalTransition",
+    "Job",
+    "JobSpec",
+    "JobState",
+    "LeaseLost",
+    "Match",
+    "NotFound",
+    "Order",
+    "Page",
+    "RecordSummary",
+    "SchemaTooNew",
+    "Store",
+    "StoreError",
+    "WorkloadSummary",
+    "default_url",
+    "open_store",
+    "quick_best",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("Store", "open_store"):
+        from tunesmith.db import store
+
+        return getattr(store, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,141 @@
+"""Connections and transactions. The only place that knows how SQLite and PostgreSQL differ in them.
+
+SQLite: WAL, so that readers never wait for the writer; write transactions take the write lock when
+they begin (``BEGIN IMMEDIATE``), since upgrading a read lock later fails at once, whatever the timeout.
+"""
+
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar, cast
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.engine import Connection, Engine
+
+from tunesmith.db.errors import DatabaseUnavailable
+from tunesmith.db.faults import is_transient, translate
+from tunesmith.db.raw import compact_json, connect_sqlite
+from tunesmith.db.urls import sqlite_path
+
+__all__ = ["Database", "ReadSession", "Row", "WriteSession"]
+
+T = TypeVar("T")
+_TRIES = 5
+
+Row = Mapping[str, Any]
+"""One row by column name."""
+
+
+class ReadSession:
+    """One consistent view of the database. Lives as long as the function it was given to."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def rows(self, query: sa.Select[Any]) -> Sequence[Row]:
+        return cast(Sequence[Row], self._connection.execute(query).mappings().all())
+
+    def first(self, query: sa.Select[Any]) -> Row | None:
+        return cast(Row | None, self._connection.execute(query).mappings().first())
+
+    def fetch(self, sql: str, values: Mapping[str, Any]) -> Sequence[Row]:
+        """Rows of a query in plain SQL with ``:named`` values."""
+        return cast(Sequence[Row], self._connection.execute(sa.text(sql), dict(values)).mappings().all())
+
+
+class WriteSession(ReadSession):
+    """One transaction: committed when the function it was given to returns, undone when it raises."""
+
+    def run(self, statement: sa.Insert | sa.Update | sa.Delete) -> int:
+        """Executes a change; returns the number of rows it touched."""
+        return self._connection.execute(statement).rowcount
+
+    def insert_new(self, table: sa.Table, row: Mapping[str, Any]) -> bool:
+        """Inserts unless a row with that key exists; returns whether it did."""
+        dialect = postgresql if self._connection.dialect.name == "postgresql" else sqlite
+        return self.run(dialect.insert(table).values(**row).on_conflict_do_nothing()) > 0
+
+
+class Database:
+    """A pool of connections. Thread-safe; every call uses a connection of its own.
+
+    ``read`` and ``write`` run a function inside a transaction and return what it returns. ``write``
+    runs it again (up to five times) when the database says so, hence the function must not have
+    effects elsewhere. Both raise only ``StoreError`` for faults of the database.
+    """
+
+    def __init__(self, url: str, *, read_only: bool = False, busy_timeout_s: float = 20.0) -> None:
+        self.url = url
+        self.read_only = read_only
+        self.path = sqlite_path(url)
+        self._busy_timeout_s = busy_timeout_s
+        self.engine = self._sqlite_engine() if self.path else self._postgres_engine()
+
+    @property
+    def where(self) -> str:
+        """The database in words for messages, without its password."""
+        return str(self.path) if self.path else self.engine.url.render_as_string(hide_password=True)
+
+    def read(self, work: Callable[[ReadSession], T]) -> T:
+        def attempt() -> T:
+            with self.engine.connect() as connection:
+                return work(ReadSession(connection))
+
+        return self._guarded(attempt)
+
+    def write(self, work: Callable[[WriteSession], T]) -> T:
+        if self.read_only:
+            raise DatabaseUnavailable(f"{self.where} is opened for reading only")
+
+        def attempt() -> T:
+            engine = self.engine.execution_options(tunesmith_write=True)
+            with engine.begin() as connection:
+                return work(WriteSession(connection))
+
+        return self._guarded(attempt)
+
+    def close(self) -> None:
+        self.engine.dispose()
+
+    def _guarded(self, attempt: Callable[[], T]) -> T:
+        deadline = time.monotonic() + self._busy_timeout_s
+        for left in reversed(range(_TRIES)):
+            try:
+                return attempt()
+            except sa.exc.DBAPIError as fault:
+                error = translate(fault, self.where)
+                if error is None:
+                    raise
+                if not is_transient(fault) or not left or time.monotonic() > deadline:
+                    raise error from fault
+                time.sleep(random.uniform(0.01, 0.1) * (_TRIES - left))
+        raise AssertionError("the last try returns or raises")
+
+    def _sqlite_engine(self) -> Engine:
+        assert self.path
+        engine = sa.create_engine(
+            "sqlite+pysqlite://",
+            creator=self._connect_sqlite,
+            poolclass=sa.pool.QueuePool,
+            json_serializer=compact_json,
+        )
+        sa.event.listen(engine, "begin", _begin_sqlite)
+        return engine
+
+    def _connect_sqlite(self) -> Any:
+        assert self.path
+        return connect_sqlite(self.path, read_only=self.read_only, busy_timeout_s=self._busy_timeout_s)
+
+    def _postgres_engine(self) -> Engine:
+        try:
+            return sa.create_engine(self.url, pool_pre_ping=True, json_serializer=compact_json)
+        except ModuleNotFoundError as missing:
+            raise DatabaseUnavailable(
+                f"PostgreSQL needs a driver: pip install 'psycopg[binary]' ({missing})"
+            ) from missing
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    write = connection.get_execution_options().get("tunesmith_write", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")

@@ -1,0 +1,45 @@
+"""Faults of the drivers as errors of the domain."""
+
+import sqlalchemy as sa
+
+from tunesmith.db.errors import DatabaseLocked, DatabaseUnavailable, StoreError
+
+__all__ = ["is_transient", "translate"]
+
+_LOCKED = ("SQLITE_BUSY", "SQLITE_LOCKED")
+_POSTGRES_LOCKED = ("40001", "40P01", "55P03", "57014")
+_ADVICE = {
+    "SQLITE_CANTOPEN": "cannot be opened. Check that the folder exists and that you may write to it",
+    "SQLITE_NOTADB": "is not a SQLite database. Choose another file, or move this one away",
+    "SQLITE_CORRUPT": "is damaged. Restore a backup, or save what is left with: sqlite3 FILE .recover",
+    "SQLITE_READONLY": "is not writable. Check the permissions of the file and its folder",
+    "SQLITE_PERM": "is not accessible. Check the permissions of the file and its folder",
+    "SQLITE_FULL": "cannot grow: the disk is full. Free some space and repeat",
+    "SQLITE_IOERR": "cannot be read or written: the disk reports errors, or the file system has no locks",
+}
+
+
+def is_transient(fault: sa.exc.DBAPIError) -> bool:
+    """Whether the same transaction may succeed when tried again."""
+    return _sqlite_name(fault).startswith(_LOCKED) or _sqlstate(fault) in _POSTGRES_LOCKED
+
+
+def translate(fault: sa.exc.DBAPIError, where: str) -> StoreError | None:
+    """The domain's error, or None for a fault that is our own mistake (bad SQL, broken constraint)."""
+    if is_transient(fault):
+        return DatabaseLocked(f"{where} is locked by another process. Repeat, or stop the other process.")
+    name = _sqlite_name(fault)
+    for prefix, advice in _ADVICE.items():
+        if name.startswith(prefix):
+            return DatabaseUnavailable(f"{where} {advice}. ({fault.orig})")
+    if fault.connection_invalidated or (isinstance(fault, sa.exc.OperationalError) and not name):
+        return DatabaseUnavailable(f"{where} does not answer. Check that the server runs. ({fault.orig})")
+    return None
+
+
+def _sqlite_name(fault: sa.exc.DBAPIError) -> str:
+    return getattr(fault.orig, "sqlite_errorname", None) or ""
+
+
+def _sqlstate(fault: sa.exc.DBAPIError) -> str:
+    return getattr(fault.orig, "sqlstate", None) or ""

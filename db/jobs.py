@@ -1,0 +1,295 @@
+"""Jobs: durable rows that workers lease, one transaction for every change.
+
+A worker holds a job while its lease lasts and its name stands in ``lease_owner``; every change it makes
+is conditional on that, so a worker that was presumed dead cannot overwrite its successor's work.
+"""
+
+import datetime as dt
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Any
+
+import sqlalchemy as sa
+
+from tunesmith.db import models
+from tunesmith.db.engine import Database, ReadSession, Row, WriteSession
+from tunesmith.db.errors import IdempotencyMismatch, LeaseLost, NotFound
+from tunesmith.db.pages import Keyset
+from tunesmith.db.states import JobState, check_transition
+from tunesmith.db.values import Job, JobSpec, Page
+from tunesmith.db.workloads import add_workload
+from tunesmith.records import new_id
+
+__all__ = ["LEASE_S", "MAX_ATTEMPTS", "Jobs"]
+
+LEASE_S = 60.0
+"""How long a worker may be silent before its job is given to another."""
+
+MAX_ATTEMPTS = 5
+"""A job whose worker died this often fails: it probably is what kills them."""
+
+_KEY_LIFE = dt.timedelta(hours=24)
+_table = models.job
+_RENAMED = {"workload_hash": "workload_id"}
+
+
+class Jobs:
+    """The job table. Every method is one transaction and thread-safe; ``clock`` gives the time in UTC."""
+
+    def __init__(self, database: Database, clock: Callable[[], dt.datetime]) -> None:
+        self._database = database
+        self._clock = clock
+
+    def create(
+        self, spec: JobSpec, *, idempotency_key: str | None = None, request_sha256: str | None = None
+    ) -> tuple[Job, bool]:
+        """Queues a job; returns it, and whether it is new.
+
+        With a key, a repeated request within 24 hours gets the job of the first; raises
+        ``IdempotencyMismatch`` when the key came with another request.
+        """
+        now = self._clock()
+        job_id = new_id()
+        row = {
+            "id": job_id,
+            "kind": spec.kind,
+            "state": JobState.QUEUED.value,
+            "workload_id": spec.workload.hash,
+            "name": spec.workload.name,
+            "source": spec.source,
+            "options": spec.options,
+            "seed": spec.seed,
+            "trials_total": spec.trials,
+            "idempotency_key": idempotency_key,
+            "request_sha256": request_sha256,
+            "created_at": now,
+            "updated_at": now,
+        }
+
+        def work(session: WriteSession) -> tuple[Job, bool]:
+            add_workload(session, spec.workload, now)
+            if idempotency_key is not None:
+                _forget_key(session, idempotency_key, now - _KEY_LIFE)
+            if session.insert_new(_table, row):
+                return _load(session, job_id), True
+            assert idempotency_key is not None, "ids are unique"
+            return _repeated(session, idempotency_key, request_sha256), False
+
+        return self._database.write(work)
+
+    def get(self, job_id: str) -> Job:
+        """Raises ``NotFound``."""
+        return self._database.read(lambda session: _load(session, job_id))
+
+    def list(
+        self, *, state: JobState | None = None, limit: int = 100, cursor: str | None = None
+    ) -> Page[Job]:
+        """Newest first."""
+        keyset = Keyset(
+            {"of": "job", "state": state},
+            [_table.c.created_at, _table.c.id],
+            [dt.datetime, str],
+            descending=True,
+        )
+        query = sa.select(_table)
+        if state is not None:
+            query = query.where(_table.c.state == state.value)
+
+        def work(session: ReadSession) -> Page[Job]:
+            rows, following = keyset.page(session, query, limit, cursor)
+            return Page(tuple(_job(row) for row in rows), following)
+
+        return self._database.read(work)
+
+    def claim_next(self, owner: str, *, lease_s: float = LEASE_S) -> Job | None:
+        """Takes the longest waiting job for ``owner``, or None. Two workers never get the same one."""
+        now = self._clock()
+        waiting = (
+            sa.select(_table)
+            .where(_table.c.state == JobState.QUEUED.value)
+            .order_by(_table.c.created_at, _table.c.id)
+            .limit(1)
+            .with_for_update(skip_locked=True)
+        )
+
+        def work(session: WriteSession) -> Job | None:
+            row = session.first(waiting)
+            if row is None:
+                return None
+            leased = {
+                "lease_owner": owner,
+                "lease_until": now + dt.timedelta(seconds=lease_s),
+                "heartbeat_at": now,
+                "started_at": row["started_at"] or now,
+                "attempt": row["attempt"] + 1,
+            }
+            return _move(session, _job(row), JobState.RUNNING, now, **leased)
+
+        return self._database.write(work)
+
+    def heartbeat(self, job_id: str, owner: str, *, lease_s: float = LEASE_S) -> Job:
+        """Renews the lease. The returned job says whether cancelling was requested.
+
+        Raises ``LeaseLost`` when ``owner`` no longer holds the job.
+        """
+        now = self._clock()
+        lease = {"lease_until": now + dt.timedelta(seconds=lease_s), "heartbeat_at": now}
+        return self._database.write(lambda session: _update_held(session, job_id, owner, lease))
+
+    def progress(
+        self,
+        job_id: str,
+        owner: str,
+        *,
+        phase: str,
+        trials_seen: int,
+        elapsed_s: float,
+        untuned_s: float | None = None,
+    ) -> Job:
+        """Records how far the tuner is. Raises ``LeaseLost``."""
+        values = {
+            "phase": phase,
+            "trials_seen": trials_seen,
+            "elapsed_s": elapsed_s,
+            "untuned_s": untuned_s,
+            "updated_at": self._clock(),
+            "version": _table.c.version + 1,
+        }
+        return self._database.write(lambda session: _update_held(session, job_id, owner, values))
+
+    def finish(
+        self,
+        job_id: str,
+        owner: str,
+        state: JobState,
+        *,
+        result: dict[str, Any] | None = None,
+        error: str = "",
+    ) -> Job:
+        """Ends a job with a terminal state. Raises ``LeaseLost`` and ``IllegalTransition``."""
+        now = self._clock()
+        ended = {"result": result, "error": error, "finished_at": now, **_NO_LEASE}
+        return self._database.write(
+            lambda session: _move(session, _held(session, job_id, owner), state, now, **ended)
+        )
+
+    def release(self, job_id: str, owner: str) -> Job:
+        """Gives a running job back to the queue, to be continued; does not count as an attempt."""
+        now = self._clock()
+
+        def work(session: WriteSession) -> Job:
+            job = _held(session, job_id, owner)
+            if job.cancel_requested:
+                return _move(session, job, JobState.CANCELLED, now, finished_at=now, **_NO_LEASE)
+            return _move(session, job, JobState.QUEUED, now, attempt=job.attempt - 1, **_NO_LEASE)
+
+        return self._database.write(work)
+
+    def cancel(self, job_id: str) -> Job:
+        """Cancels a queued job at once and asks the worker of a running one to stop. Idempotent.
+
+        Raises ``NotFound``, and ``IllegalTransition`` for a job that succeeded or failed.
+        """
+        now = self._clock()
+
+        def work(session: WriteSession) -> Job:
+            job = _load(session, job_id, lock=True)
+            if job.state is JobState.CANCELLED or (job.cancel_requested and not job.done):
+                return job
+            check_transition(job.id, job.state, JobState.CANCELLED)
+            if job.state is JobState.QUEUED:
+                return _move(session, job, JobState.CANCELLED, now, cancel_requested=True, finished_at=now)
+            return _change(session, job, now, cancel_requested=True)
+
+        return self._database.write(work)
+
+    def requeue_abandoned(self, is_dead: Callable[[str], bool] = lambda owner: False) -> tuple[Job, ...]:
+        """Takes running jobs from workers whose lease ran out or of whom ``is_dead(owner)`` is known.
+
+        They are queued again; cancelled, where that was requested; failed after ``MAX_ATTEMPTS``.
+        """
+        now = self._clock()
+        running = (
+            sa.select(_table)
+            .where(_table.c.state == JobState.RUNNING.value)
+            .order_by(_table.c.id)
+            .with_for_update()
+        )
+
+        def work(session: WriteSession) -> tuple[Job, ...]:
+            jobs = [_job(row) for row in session.rows(running)]
+            lost = [job for job in jobs if _expired(job, now) or is_dead(job.lease_owner or "")]
+            return tuple(_take_back(session, job, now) for job in lost)
+
+        return self._database.write(work)
+
+
+_NO_LEASE: dict[str, Any] = {"lease_owner": None, "lease_until": None, "phase": ""}
+
+
+def _expired(job: Job, now: dt.datetime) -> bool:
+    return job.lease_until is None or job.lease_until < now
+
+
+def _take_back(session: WriteSession, job: Job, now: dt.datetime) -> Job:
+    if job.cancel_requested:
+        return _move(session, job, JobState.CANCELLED, now, finished_at=now, **_NO_LEASE)
+    if job.attempt >= MAX_ATTEMPTS:
+        error = f"the process running this job died {job.attempt} times; the job is not tried again"
+        return _move(session, job, JobState.FAILED, now, finished_at=now, error=error, **_NO_LEASE)
+    return _move(session, job, JobState.QUEUED, now, **_NO_LEASE)
+
+
+def _load(session: ReadSession, job_id: str, *, lock: bool = False) -> Job:
+    query = sa.select(_table).where(_table.c.id == job_id)
+    row = session.first(query.with_for_update() if lock else query)
+    if row is None:
+        raise NotFound("job", job_id)
+    return _job(row)
+
+
+def _held(session: WriteSession, job_id: str, owner: str) -> Job:
+    job = _load(session, job_id, lock=True)
+    if job.lease_owner != owner or job.state is not JobState.RUNNING:
+        raise LeaseLost(job_id, owner)
+    return job
+
+
+def _update_held(session: WriteSession, job_id: str, owner: str, values: dict[str, Any]) -> Job:
+    held = (_table.c.id == job_id, _table.c.lease_owner == owner, _table.c.state == JobState.RUNNING.value)
+    if not session.run(sa.update(_table).where(*held).values(**values)):
+        _load(session, job_id)
+        raise LeaseLost(job_id, owner)
+    return _load(session, job_id)
+
+
+def _move(session: WriteSession, job: Job, state: JobState, now: dt.datetime, **values: Any) -> Job:
+    check_transition(job.id, job.state, state)
+    return _change(session, job, now, state=state.value, **values)
+
+
+def _change(session: WriteSession, job: Job, now: dt.datetime, **values: Any) -> Job:
+    """Writes onto the version that was read; the row is locked, so a miss is a mistake of ours."""
+    same = (_table.c.id == job.id, _table.c.version == job.version, _table.c.state == job.state.value)
+    changed = sa.update(_table).where(*same).values(version=job.version + 1, updated_at=now, **values)
+    assert session.run(changed) == 1, "a locked row changed"
+    return _load(session, job.id)
+
+
+def _forget_key(session: WriteSession, key: str, before: dt.datetime) -> None:
+    old = (_table.c.owner == "", _table.c.idempotency_key == key, _table.c.created_at < before)
+    session.run(sa.update(_table).where(*old).values(idempotency_key=None))
+
+
+def _repeated(session: ReadSession, key: str, request_sha256: str | None) -> Job:
+    same_key = (_table.c.owner == "", _table.c.idempotency_key == key)
+    row = session.first(sa.select(_table).where(*same_key))
+    assert row is not None, "the key stopped the insert"
+    if row["request_sha256"] != request_sha256:
+        raise IdempotencyMismatch(key)
+    return _job(row)
+
+
+def _job(row: Row) -> Job:
+    values = {f.name: row[_RENAMED.get(f.name, f.name)] for f in fields(Job)}
+    return Job(**{**values, "state": JobState(values["state"])})

@@ -1,0 +1,213 @@
+"""The tables. Rows are mapped to the frozen values of ``records`` and ``db.values``, so these are plain
+tables without an object mapper (whose identity map would only copy what is immutable anyway).
+
+Targets and workloads are identified by what they are (fingerprint, hash): inserting one twice is
+harmless, and a record names both without a join. Everything else has a UUID of version 7.
+"""
+
+import sqlalchemy as sa
+
+from tunesmith.db.columns import Id, Json, UtcDateTime
+
+__all__ = ["api_key", "artifact", "job", "metadata", "model", "record", "target", "task", "workload"]
+
+metadata = sa.MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+target = sa.Table(
+    "target",
+    metadata,
+    sa.Column("id", Id(64), primary_key=True),
+    sa.Column("arch", sa.String(32), nullable=False),
+    sa.Column("cpu", sa.String(64), nullable=False),
+    sa.Column("features", sa.Text, nullable=False),
+    sa.Column("model", sa.Text, nullable=False),
+    sa.Column("threads", sa.Integer, nullable=False),
+    sa.Column("vector_bytes", sa.Integer, nullable=False),
+    sa.Column("document", Json, nullable=False),
+    sa.Column("created_at", UtcDateTime, nullable=False),
+    sa.Index("ix_target_cpu", "cpu", "threads"),
+    sa.Index("ix_target_arch", "arch"),
+)
+
+workload = sa.Table(
+    "workload",
+    metadata,
+    sa.Column("id", Id(64), primary_key=True),
+    sa.Column("structure", Id(64), nullable=False),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("program", Json, nullable=False),
+    sa.Column("flops", sa.BigInteger, nullable=False),
+    sa.Column("min_bytes", sa.BigInteger, nullable=False),
+    sa.Column("dtype", sa.String(16), nullable=False),
+    sa.Column("n_records", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("n_failed", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("created_at", UtcDateTime, nullable=False),
+    sa.Index("ix_workload_structure", "structure"),
+    sa.Index("ix_workload_created", "created_at", "id"),
+)
+
+# Best and last records are named without a foreign key: job and record would need each other first.
+job = sa.Table(
+    "job",
+    metadata,
+    sa.Column("id", Id(), primary_key=True),
+    sa.Column("kind", sa.String(16), nullable=False),
+    sa.Column("state", sa.String(16), nullable=False),
+    sa.Column("workload_id", Id(64), sa.ForeignKey("workload.id"), nullable=False),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("source", Json, nullable=False),
+    sa.Column("options", Json, nullable=False),
+    sa.Column("seed", sa.BigInteger, nullable=False),
+    sa.Column("owner", sa.String(64), nullable=False, server_default=""),
+    sa.Column("idempotency_key", sa.String(255)),
+    sa.Column("request_sha256", sa.String(64)),
+    sa.Column("trials_total", sa.Integer),
+    sa.Column("n_trials", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("n_failed", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("trials_seen", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("best_record_id", Id()),
+    sa.Column("best_s", sa.Float(53)),
+    sa.Column("best_gflops", sa.Float(53)),
+    sa.Column("phase", sa.String(32), nullable=False, server_default=""),
+    sa.Column("elapsed_s", sa.Float(53), nullable=False, server_default="0"),
+    sa.Column("untuned_s", sa.Float(53)),
+    sa.Column("cancel_requested", sa.Boolean, nullable=False, server_default=sa.false()),
+    sa.Column("attempt", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("result", Json),
+    sa.Column("error", sa.Text, nullable=False, server_default=""),
+    sa.Column("version", sa.Integer, nullable=False, server_default="1"),
+    sa.Column("lease_owner", sa.String(255)),
+    sa.Column("lease_until", UtcDateTime),
+    sa.Column("heartbeat_at", UtcDateTime),
+    sa.Column("created_at", UtcDateTime, nullable=False),
+    sa.Column("started_at", UtcDateTime),
+    sa.Column("finished_at", UtcDateTime),
+    sa.Column("updated_at", UtcDateTime, nullable=False),
+    sa.UniqueConstraint("owner", "idempotency_key"),
+    sa.Index("ix_job_created", "created_at", "id"),
+    sa.Index("ix_job_state", "state", "created_at", "id"),
+    sa.Index("ix_job_workload", "workload_id"),
+)
+
+# One tensor computation of a job over several (a model's layers), with its share of the budget.
+task = sa.Table(
+    "task",
+    metadata,
+    sa.Column("id", Id(), primary_key=True),
+    sa.Column("job_id", Id(), sa.ForeignKey("job.id", ondelete="CASCADE"), nullable=False),
+    sa.Column("workload_id", Id(64), sa.ForeignKey("workload.id"), nullable=False),
+    sa.Column("position", sa.Integer, nullable=False),
+    sa.Column("weight", sa.Float(53), nullable=False),
+    sa.Column("state", sa.String(16), nullable=False),
+    sa.Column("n_trials", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("best_record_id", Id()),
+    sa.Column("created_at", UtcDateTime, nullable=False),
+    sa.UniqueConstraint("job_id", "position"),
+    sa.Index("ix_task_workload", "workload_id"),
+)
+
+record = sa.Table(
+    "record",
+    metadata,
+    sa.Column("id", Id(), primary_key=True),
+    sa.Column("workload_id", Id(64), sa.ForeignKey("workload.id"), nullable=False),
+    sa.Column("target_id", Id(64), sa.ForeignKey("target.id"), nullable=False),
+    sa.Column("job_id", Id(), sa.ForeignKey("job.id")),
+    sa.Column("status", sa.String(16), nullable=False),
+    sa.Column("trial", sa.Integer, nullable=False),
+    sa.Column("seed", sa.BigInteger, nullable=False),
+    sa.Column("time_s", sa.Float(53)),
+    sa.Column("race_s", sa.Float(53)),
+    # What serving goes by: race_s for the entrants of the latest race, time_s for all others, NULL for
+    # failures. Times of different races do not compare, hence only the latest one counts.
+    sa.Column("rank_s", sa.Float(53)),
+    sa.Column("unraced", sa.Boolean, nullable=False),
+    sa.Column("gflops", sa.Float(53)),
+    sa.Column("schedule_hash", Id(64), nullable=False),
+    sa.Column("schedule", Json, nullable=False),
+    sa.Column("measurement", Json, nullable=False),
+    sa.Column("protocol", Json, nullable=False),
+    sa.Column("versions", Json, nullable=False),
+    sa.Column("error", sa.Text, nullable=False),
+    sa.Column("variant", Json),
+    sa.Column("created_at", UtcDateTime, nullable=False),
+    sa.Index("ix_record_history", "workload_id", "target_id", "created_at", "id"),
+    sa.Index("ix_record_workload", "workload_id", "created_at", "id"),
+    sa.Index("ix_record_target", "target_id", "created_at", "id"),
+    sa.Index("ix_record_job", "job_id", "created_at", "id"),
+    sa.Index("ix_record_status", "status", "created_at", "id"),
+    sa.Index("ix_record_created", "created_at", "id"),
+)
+
+_served = sa.text("rank_s IS NOT NULL")
+sa.Index(
+    "ix_record_best",
+    record.c.workload_id,
+    record.c.target_id,
+    record.c.unraced,
+    record.c.rank_s,
+    record.c.id,
+    sqlite_where=_served,
+    postgresql_where=_served,
+)
+sa.Index(
+    "ix_record_fastest",
+    record.c.workload_id,
+    record.c.unraced,
+    record.c.rank_s,
+    record.c.id,
+    sqlite_where=_served,
+    postgresql_where=_served,
+)
+
+# A trained cost model: the file itself, and what decides whether it fits.
+model = sa.Table(
+    "model",
+    metadata,
+    sa.Column("id", Id(), primary_key=True),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("target_id", Id(64), sa.ForeignKey("target.id")),
+    sa.Column("feature_schema", sa.Integer, nullable=False),
+    sa.Column("n_records", sa.Integer, nullable=False),
+    sa.Column("metrics", Json, nullable=False),
+    sa.Column("sha256", sa.String(64), nullable=False),
+    sa.Column("data", sa.LargeBinary, nullable=False),
+    sa.Column("created_at", UtcDateTime, nullable=False),
+    sa.Index("ix_model_name", "name", "created_at"),
+)
+
+artifact = sa.Table(
+    "artifact",
+    metadata,
+    sa.Column("id", Id(), primary_key=True),
+    sa.Column("record_id", Id(), sa.ForeignKey("record.id", ondelete="CASCADE"), nullable=False),
+    sa.Column("kind", sa.String(16), nullable=False),
+    sa.Column("sha256", sa.String(64), nullable=False),
+    sa.Column("size_bytes", sa.Integer, nullable=False),
+    sa.Column("data", sa.LargeBinary, nullable=False),
+    sa.Column("created_at", UtcDateTime, nullable=False),
+    sa.UniqueConstraint("record_id", "kind"),
+)
+
+# ``sha256`` is of the secret; the secret itself is shown once, when the key is made.
+api_key = sa.Table(
+    "api_key",
+    metadata,
+    sa.Column("id", Id(), primary_key=True),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("prefix", sa.String(16), nullable=False),
+    sa.Column("sha256", sa.String(64), nullable=False),
+    sa.Column("scopes", Json, nullable=False),
+    sa.Column("created_at", UtcDateTime, nullable=False),
+    sa.Column("expires_at", UtcDateTime),
+    sa.Column("last_used_at", UtcDateTime),
+    sa.Column("revoked_at", UtcDateTime),
+    sa.UniqueConstraint("sha256"),
+)

@@ -1,0 +1,217 @@
+"""The store: everything that is remembered about tuning, behind one object."""
+
+import datetime as dt
+import os
+from collections.abc import Callable, Iterable, Mapping
+from types import TracebackType
+from typing import Self
+
+from tunesmith.db import trials, workloads
+from tunesmith.db.artifacts import Artifacts
+from tunesmith.db.engine import Database, WriteSession
+from tunesmith.db.jobs import Jobs
+from tunesmith.db.lookup import Shared, find_best
+from tunesmith.db.schema import ensure_schema
+from tunesmith.db.trials import RecordFilter
+from tunesmith.db.urls import default_url, normalize, sqlite_path
+from tunesmith.db.values import Best, Match, Order, Page, RecordSummary, WorkloadSummary
+from tunesmith.records import Record, Status, Target, Workload, utc_now
+
+__all__ = ["Store", "open_store"]
+
+_CACHED = 256
+_Rows = dict[tuple[str, str], tuple[Workload, Target]]
+
+
+class Store:
+    """Records, workloads and targets; ``jobs`` and ``artifacts`` are stores of their own.
+
+    All methods are thread-safe, and each is one transaction: when it returns, its effect survives a
+    kill of the process; when it raises, it had none. All raise ``DatabaseLocked`` when other processes
+    keep the database locked, and ``DatabaseUnavailable`` when it cannot be used.
+    """
+
+    def __init__(self, database: Database, clock: Callable[[], dt.datetime] = utc_now) -> None:
+        self._database = database
+        self._clock = clock
+        self._stored: _Rows = {}
+        self.jobs = Jobs(database, clock)
+        self.artifacts = Artifacts(database, clock)
+
+    @property
+    def url(self) -> str:
+        """Without password."""
+        return self._database.engine.url.render_as_string() if not self._database.path else self._database.url
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes all connections. The store opens new ones when it is used again."""
+        self._database.close()
+
+    def ping(self) -> None:
+        """Raises ``StoreError`` unless the database answers."""
+        self._database.read(lambda session: session.fetch("SELECT 1 FROM alembic_version", {}))
+
+    def add_workload(self, workload: Workload) -> None:
+        """Idempotent. ``add`` does it as well."""
+        self._database.write(lambda session: workloads.add_workload(session, workload, self._clock()))
+
+    def add_target(self, target: Target) -> None:
+        """Idempotent; the first one's measured peaks stay. ``add`` does it as well."""
+        self._database.write(lambda session: workloads.add_target(session, target, self._clock()))
+
+    def add(self, record: Record) -> bool:
+        """Commits the record of one trial with its workload and target, and counts it in its job.
+
+        Returns False when a record with this id is there already (then nothing changes). Raises
+        ``NotFound`` when ``record.job_id`` names a job that is not in this database.
+        """
+        return self.add_all([record]) == 1
+
+    def add_all(self, records: Iterable[Record]) -> int:
+        """Adds all or none, in one transaction; returns how many were new."""
+        batch = list(records)
+        fresh: _Rows = {}
+
+        def work(session: WriteSession) -> int:
+            fresh.clear()
+            return sum(trials.add_record(session, r, *self._shared_rows(session, r, fresh)) for r in batch)
+
+        added = self._database.write(work)
+        self._remember(fresh)
+        return added
+
+    def set_race(self, times_s: Mapping[str, float], *, job_id: str | None = None) -> None:
+        """Makes ``times_s`` (record id → seconds a call) the latest race of its workload and target.
+
+        From then on ``best`` serves its winner: raced records come before unraced ones, whatever their
+        trial's time was. Entrants of earlier races that are not in this one become unraced again, since
+        times of different races do not compare: enter the incumbent, and the default schedule. Raises
+        ``NotFound`` for unknown records, ``BadQuery`` for failed ones and for a mixture of workloads.
+        """
+        self._database.write(lambda session: trials.set_race(session, times_s, job_id))
+
+    def best(
+        self, workload_hash: str, target: Target | str | None = None, within: Match = Match.SAME_ARCH
+    ) -> Best | None:
+        """What to serve, from the closest target that has a working record; O(log n).
+
+        ``target`` is a target, the fingerprint of a known one, or None for the fastest of all targets.
+        ``within`` is the loosest match to accept. Failed trials are never served.
+        """
+        return self._database.read(lambda session: find_best(session.fetch, workload_hash, target, within))
+
+    def get(self, record_id: str) -> Record:
+        """By id or by its unique beginning. Raises ``NotFound``, ``Ambiguous``.
+
+        Ids begin with the time, so records of one minute differ only after the eighth character.
+        """
+        return self._database.read(lambda session: trials.find_record(session, record_id))
+
+    def history(self, workload_hash: str, fingerprint: str) -> list[Record]:
+        """All trials of a workload on a target, failed ones included, oldest first."""
+        return self._database.read(lambda session: trials.history(session, workload_hash, fingerprint))
+
+    def records(
+        self,
+        *,
+        workload: str | None = None,
+        target: str | None = None,
+        status: Status | None = None,
+        job: str | None = None,
+        order: Order = Order.CREATED,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> Page[Record]:
+        """Records with these properties, page by page. Raises ``BadCursor``, ``BadQuery``.
+
+        ``Order.TIME`` leaves out failures and needs a workload or a job.
+        """
+        chosen = RecordFilter(workload=workload, target=target, status=status, job=job, order=order)
+        return self._database.read(lambda session: trials.list_records(session, chosen, limit, cursor))
+
+    def summaries(
+        self,
+        *,
+        workload: str | None = None,
+        target: str | None = None,
+        status: Status | None = None,
+        job: str | None = None,
+        order: Order = Order.CREATED,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> Page[RecordSummary]:
+        """As ``records``, without schedules and samples."""
+        chosen = RecordFilter(workload=workload, target=target, status=status, job=job, order=order)
+        return self._database.read(lambda session: trials.list_summaries(session, chosen, limit, cursor))
+
+    def workload(self, workload_hash: str) -> Workload | None:
+        return self._database.read(lambda session: Shared(session.fetch).workload(workload_hash))
+
+    def workloads(
+        self, *, structure: str | None = None, limit: int = 100, cursor: str | None = None
+    ) -> Page[WorkloadSummary]:
+        """With counts and the served time, newest first. ``structure`` finds the same on other shapes."""
+        return self._database.read(
+            lambda session: workloads.list_workloads(session, structure, limit, cursor)
+        )
+
+    def target(self, fingerprint: str) -> Target | None:
+        return self._database.read(lambda session: Shared(session.fetch).target(fingerprint))
+
+    def targets(self) -> list[Target]:
+        """Every target that was ever measured on."""
+        return self._database.read(workloads.list_targets)
+
+    def _shared_rows(self, session: WriteSession, record: Record, fresh: _Rows) -> tuple[Workload, Target]:
+        """The rows that ``record`` shares with others, as stored (the first ones stay)."""
+        key = record.workload.hash, record.target.fingerprint
+        known = self._stored.get(key) or fresh.get(key)
+        if known is not None:
+            return known
+        workloads.add_workload(session, record.workload, self._clock())
+        workloads.add_target(session, record.target, self._clock())
+        shared = Shared(session.fetch)
+        workload, target = shared.workload(key[0]), shared.target(key[1])
+        assert workload is not None and target is not None
+        fresh[key] = workload, target
+        return fresh[key]
+
+    def _remember(self, fresh: _Rows) -> None:
+        """Only after the commit: a transaction that is undone leaves no rows behind."""
+        if fresh:
+            self._stored = fresh if len(self._stored) + len(fresh) > _CACHED else {**self._stored, **fresh}
+
+
+def open_store(
+    url: str | os.PathLike[str] | None = None,
+    *,
+    create: bool = True,
+    read_only: bool = False,
+    busy_timeout_s: float = 20.0,
+    clock: Callable[[], dt.datetime] = utc_now,
+) -> Store:
+    """Opens a tuning database and brings its schema up to date.
+
+    ``url`` is ``sqlite:////path/file.db``, ``postgresql://…``, the path of a SQLite file, or None for
+    the user's own database. With ``create`` a missing or empty database is set up; several processes
+    may do so at once. Raises ``SchemaTooNew`` and ``DatabaseUnavailable``, which say what to do.
+    """
+    location = normalize(default_url() if url is None else url)
+    path = sqlite_path(location)
+    if url is None and create and path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    database = Database(location, read_only=read_only, busy_timeout_s=busy_timeout_s)
+    try:
+        ensure_schema(database, create=create)
+    except BaseException:
+        database.close()
+        raise
+    return Store(database, clock)

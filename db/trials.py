@@ -1,0 +1,249 @@
+"""Records of trials: adding them, what is served, and reading them back."""
+
+import datetime as dt
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from tunesmith.db import models
+from tunesmith.db.codec import RECORD_COLUMNS, parse_time, record_row, served_gflops
+from tunesmith.db.engine import ReadSession, Row, WriteSession
+from tunesmith.db.errors import Ambiguous, BadQuery, NotFound
+from tunesmith.db.lookup import Shared
+from tunesmith.db.pages import Keyset
+from tunesmith.db.values import Order, Page, RecordSummary
+from tunesmith.records import Record, Status, Target, Workload
+
+__all__ = ["add_record", "find_record", "history", "list_records", "list_summaries", "set_race"]
+
+_MIN_PREFIX = 8
+_table = models.record
+_columns = [_table.c[name] for name in RECORD_COLUMNS]
+
+
+def add_record(session: WriteSession, record: Record, workload: Workload, target: Target) -> bool:
+    """Inserts the record and counts it; ``workload`` and ``target`` are the shared rows as stored.
+
+    Returns False, and changes nothing, when a record with this id is there already. Raises
+    ``NotFound`` when its job is not in the database.
+    """
+    if record.job_id is not None and not session.first(_job_exists(record.job_id)):
+        raise NotFound("job", record.job_id, "a record can only belong to a job of the same database")
+    row = record_row(record, workload, target)
+    if not session.insert_new(_table, row):
+        return False
+    failed = 0 if record.measurement.ok else 1
+    if record.job_id is not None:
+        _count_in_job(session, record.job_id, row, failed)
+    counted = models.workload
+    session.run(
+        sa.update(counted)
+        .where(counted.c.id == row["workload_id"])
+        .values(n_records=counted.c.n_records + 1, n_failed=counted.c.n_failed + failed)
+    )
+    return True
+
+
+def _job_exists(job_id: str) -> sa.Select[Any]:
+    return sa.select(models.job.c.id).where(models.job.c.id == job_id)
+
+
+def _count_in_job(session: WriteSession, job_id: str, row: Mapping[str, Any], failed: int) -> None:
+    job = models.job
+    session.run(
+        sa.update(job)
+        .where(job.c.id == job_id)
+        .values(
+            n_trials=job.c.n_trials + 1,
+            n_failed=job.c.n_failed + failed,
+            version=job.c.version + 1,
+            updated_at=row["created_at"],
+        )
+    )
+    if row["rank_s"] is not None:
+        _offer_best(session, job_id, row["id"], row["rank_s"], row["gflops"])
+
+
+def _offer_best(session: WriteSession, job_id: str, record_id: str, time_s: float, gflops: float) -> None:
+    job = models.job
+    session.run(
+        sa.update(job)
+        .where(job.c.id == job_id, sa.or_(job.c.best_s.is_(None), job.c.best_s > time_s))
+        .values(best_record_id=record_id, best_s=time_s, best_gflops=gflops)
+    )
+
+
+def set_race(session: WriteSession, times_s: Mapping[str, float], job_id: str | None) -> None:
+    """Makes ``times_s`` (record id → seconds) the latest race of its workload and target.
+
+    Entrants of earlier races that are not in this one fall back to the time of their trial: times of
+    different races do not compare. The winner becomes the job's best.
+    """
+    entrants = [_entrant(session, record_id, time_s) for record_id, time_s in sorted(times_s.items())]
+    pairs = {(row["workload_id"], row["target_id"]) for row in entrants}
+    if len(pairs) != 1:
+        raise BadQuery("a race is between records of one workload and one target")
+    workload_id, target_id = pairs.pop()
+    flops = _flops(session, workload_id)
+    raced = (
+        _table.c.workload_id == workload_id,
+        _table.c.target_id == target_id,
+        _table.c.rank_s.is_not(None),
+    )
+    session.run(
+        sa.update(_table)
+        .where(*raced, _table.c.unraced == sa.false())
+        .values(unraced=True, rank_s=_table.c.time_s, gflops=flops / _table.c.time_s / 1e9)
+    )
+    for row in entrants:
+        time_s = times_s[row["id"]]
+        values = {
+            "race_s": time_s,
+            "rank_s": time_s,
+            "gflops": served_gflops(flops, time_s),
+            "unraced": False,
+        }
+        session.run(sa.update(_table).where(_table.c.id == row["id"]).values(**values))
+    if job_id is not None:
+        winner = min(times_s, key=lambda record_id: (times_s[record_id], record_id))
+        _crown(session, job_id, winner, times_s[winner], flops)
+
+
+def _entrant(session: WriteSession, record_id: str, time_s: float) -> Row:
+    if not 0 < time_s < math.inf:
+        raise ValueError(f"{time_s} s is not the time of a race")
+    row = session.first(
+        sa.select(_table.c.id, _table.c.workload_id, _table.c.target_id, _table.c.rank_s).where(
+            _table.c.id == record_id
+        )
+    )
+    if row is None:
+        raise NotFound("record", record_id)
+    if row["rank_s"] is None:
+        raise BadQuery(f"record {record_id} is of a failed trial and cannot race")
+    return row
+
+
+def _crown(session: WriteSession, job_id: str, record_id: str, time_s: float, flops: int) -> None:
+    job = models.job
+    gflops = served_gflops(flops, time_s)
+    session.run(
+        sa.update(job)
+        .where(job.c.id == job_id)
+        .values(best_record_id=record_id, best_s=time_s, best_gflops=gflops, version=job.c.version + 1)
+    )
+
+
+def _flops(session: ReadSession, workload_id: str) -> int:
+    row = session.first(sa.select(models.workload.c.flops).where(models.workload.c.id == workload_id))
+    assert row is not None, "foreign keys hold"
+    return int(row["flops"])
+
+
+def find_record(session: ReadSession, key: str) -> Record:
+    """By id, or by the unique beginning of one, of at least eight characters."""
+    key = key.strip().lower()
+    if len(key) < _MIN_PREFIX:
+        raise NotFound("record", key, f"an abbreviated id needs {_MIN_PREFIX} characters or more")
+    query = sa.select(*_columns).where(_table.c.id >= key, _table.c.id < key + "~").order_by(_table.c.id)
+    rows = session.rows(query.limit(4))
+    if not rows:
+        raise NotFound("record", key)
+    if len(rows) > 1 and rows[0]["id"] != key:
+        raise Ambiguous("record", key, tuple(row["id"] for row in rows))
+    return Shared(session.fetch).record(rows[0])
+
+
+def history(session: ReadSession, workload_hash: str, fingerprint: str) -> list[Record]:
+    """All trials of a workload on a target, oldest first."""
+    query = (
+        sa.select(*_columns)
+        .where(_table.c.workload_id == workload_hash, _table.c.target_id == fingerprint)
+        .order_by(_table.c.created_at, _table.c.id)
+    )
+    return list(_records(session, session.rows(query)))
+
+
+def _records(session: ReadSession, rows: Sequence[Row]) -> Iterator[Record]:
+    shared = Shared(session.fetch)
+    return (shared.record(row) for row in rows)
+
+
+class RecordFilter:
+    """The filters that lists of records share, and their order."""
+
+    def __init__(
+        self,
+        *,
+        workload: str | None = None,
+        target: str | None = None,
+        status: Status | None = None,
+        job: str | None = None,
+        order: Order = Order.CREATED,
+    ) -> None:
+        if order is Order.TIME and workload is None and job is None:
+            raise BadQuery(
+                "order by time needs a workload or a job: times of different workloads do not compare"
+            )
+        given = {"workload_id": workload, "target_id": target, "status": status, "job_id": job}
+        self.values = {name: str(value) for name, value in given.items() if value is not None}
+        self.order = order
+
+    @property
+    def keyset(self) -> Keyset:
+        query = {"of": "record", "order": self.order.value, **self.values}
+        if self.order is Order.TIME:
+            key = {"unraced": bool, "rank_s": float, "id": str}
+            return Keyset(query, [_table.c[name] for name in key], list(key.values()), descending=False)
+        return Keyset(query, [_table.c.created_at, _table.c.id], [dt.datetime, str], descending=True)
+
+    @property
+    def clauses(self) -> list[sa.ColumnElement[bool]]:
+        served = [_table.c.rank_s.is_not(None)] if self.order is Order.TIME else []
+        return served + [_table.c[name] == value for name, value in self.values.items()]
+
+
+def list_records(session: ReadSession, chosen: RecordFilter, limit: int, cursor: str | None) -> Page[Record]:
+    rows, following = chosen.keyset.page(session, sa.select(*_columns).where(*chosen.clauses), limit, cursor)
+    return Page(tuple(_records(session, rows)), following)
+
+
+_SUMMARY = (
+    "id", "workload_id", "target_id", "job_id", "status", "trial", "time_s", "race_s", "gflops",
+    "schedule_hash", "created_at", "unraced", "rank_s",
+)  # fmt: skip
+_ERROR_CHARS = 300
+
+
+def list_summaries(
+    session: ReadSession, chosen: RecordFilter, limit: int, cursor: str | None
+) -> Page[RecordSummary]:
+    columns = [_table.c[name] for name in _SUMMARY]
+    error = sa.func.substr(_table.c.error, 1, _ERROR_CHARS).label("error")
+    query = (
+        sa.select(*columns, error, models.workload.c.name.label("workload_name"))
+        .join_from(_table, models.workload, models.workload.c.id == _table.c.workload_id)
+        .where(*chosen.clauses)
+    )
+    rows, following = chosen.keyset.page(session, query, limit, cursor)
+    return Page(tuple(_summary(row) for row in rows), following)
+
+
+def _summary(row: Row) -> RecordSummary:
+    return RecordSummary(
+        id=row["id"],
+        workload_hash=row["workload_id"],
+        workload_name=row["workload_name"],
+        target_fingerprint=row["target_id"],
+        job_id=row["job_id"],
+        status=Status(row["status"]),
+        trial=row["trial"],
+        time_s=row["time_s"],
+        race_s=row["race_s"],
+        gflops=row["gflops"],
+        schedule_hash=row["schedule_hash"],
+        error=row["error"],
+        created_at=parse_time(row["created_at"]),
+    )

@@ -1,0 +1,177 @@
+"""What the store returns besides the values of ``records``. Plain frozen data."""
+
+import datetime as dt
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Generic, TypeVar
+
+from tunesmith.db.states import TERMINAL, JobState
+from tunesmith.records import Record, Status, Workload
+
+__all__ = [
+    "Artifact",
+    "Best",
+    "Job",
+    "JobSpec",
+    "Match",
+    "Order",
+    "Page",
+    "RecordSummary",
+    "WorkloadSummary",
+]
+
+T = TypeVar("T")
+
+
+class Match(StrEnum):
+    """How close the target of a found record is to the one asked for, closest first."""
+
+    EXACT = "exact"  # the same fingerprint
+    SAME_CPU = "same_cpu"  # the same CPU, features and thread count
+    SAME_ARCH = "same_arch"  # the same instruction set family only
+    ANY = "any"  # no target was asked for
+
+    def covers(self, other: "Match") -> bool:
+        """Whether a search that accepts ``self`` accepts ``other``."""
+        order = list(Match)
+        return order.index(other) <= order.index(self)
+
+
+class Order(StrEnum):
+    """``CREATED``: newest first. ``TIME``: as served, that is raced before unraced, then fastest first."""
+
+    CREATED = "created"
+    TIME = "time"
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[T]):
+    """``next_cursor`` is None exactly when nothing follows."""
+
+    items: tuple[T, ...]
+    next_cursor: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Best:
+    """What is served for a workload. ``time_s`` is the time of the final race when ``raced``,
+    otherwise the median of the record's samples."""
+
+    record: Record
+    match: Match
+    time_s: float
+    raced: bool
+
+    @property
+    def gflops(self) -> float:
+        return self.record.workload.flops / self.time_s / 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class RecordSummary:
+    """A record without its documents. Times are None for a failure, ``race_s`` also when never raced."""
+
+    id: str
+    workload_hash: str
+    workload_name: str
+    target_fingerprint: str
+    job_id: str | None
+    status: Status
+    trial: int
+    time_s: float | None
+    race_s: float | None
+    gflops: float | None
+    schedule_hash: str
+    error: str
+    created_at: dt.datetime
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadSummary:
+    """``best_s`` and ``best_gflops`` are of the served record over all targets."""
+
+    hash: str
+    structure: str
+    name: str
+    dtype: str
+    flops: int
+    min_bytes: int
+    n_records: int
+    n_failed: int
+    best_record_id: str | None
+    best_s: float | None
+    best_gflops: float | None
+    created_at: dt.datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """Bytes built from a record. ``data`` is what ``sha256`` is the digest of."""
+
+    id: str
+    record_id: str
+    kind: str
+    sha256: str
+    data: bytes
+    created_at: dt.datetime
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self.data)
+
+
+@dataclass(frozen=True, slots=True)
+class JobSpec:
+    """What a job is to do. ``source`` is the request's own words (program text or operator), from which
+    a worker rebuilds the program; ``options`` is JSON; ``trials`` the budget, None for no limit."""
+
+    workload: Workload
+    source: dict[str, Any]
+    options: dict[str, Any]
+    trials: int | None
+    seed: int = 0
+    kind: str = "tune"
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One row of the job table.
+
+    ``n_trials`` and ``n_failed`` count this job's records; ``trials_seen`` counts as the tuner does, with
+    trials recorded before the job. ``elapsed_s`` adds up over restarts. ``version`` grows with every change.
+    """
+
+    id: str
+    kind: str
+    state: JobState
+    workload_hash: str
+    name: str
+    source: dict[str, Any]
+    options: dict[str, Any]
+    seed: int
+    trials_total: int | None
+    n_trials: int
+    n_failed: int
+    trials_seen: int
+    best_record_id: str | None
+    best_s: float | None
+    best_gflops: float | None
+    phase: str
+    elapsed_s: float
+    untuned_s: float | None
+    cancel_requested: bool
+    attempt: int
+    result: dict[str, Any] | None
+    error: str
+    version: int
+    lease_owner: str | None
+    lease_until: dt.datetime | None
+    heartbeat_at: dt.datetime | None
+    created_at: dt.datetime
+    started_at: dt.datetime | None
+    finished_at: dt.datetime | None
+    updated_at: dt.datetime = field(compare=False)
+
+    @property
+    def done(self) -> bool:
+        return self.state in TERMINAL

@@ -1,0 +1,73 @@
+"""Targets and workloads: rows shared by many records."""
+
+import datetime as dt
+from typing import Any
+
+import sqlalchemy as sa
+
+from tunesmith.db import models
+from tunesmith.db.codec import parse_time, target_from_row, target_row, workload_row
+from tunesmith.db.engine import ReadSession, Row, WriteSession
+from tunesmith.db.pages import Keyset
+from tunesmith.db.values import Page, WorkloadSummary
+from tunesmith.records import Target, Workload
+
+__all__ = ["add_target", "add_workload", "list_targets", "list_workloads"]
+
+_table = models.workload
+
+
+def add_workload(session: WriteSession, workload: Workload, now: dt.datetime) -> None:
+    session.insert_new(_table, {**workload_row(workload), "created_at": now})
+
+
+def add_target(session: WriteSession, target: Target, now: dt.datetime) -> None:
+    session.insert_new(models.target, {**target_row(target), "created_at": now})
+
+
+def list_targets(session: ReadSession) -> list[Target]:
+    """All targets ever measured on, oldest first; even a fleet has only hundreds."""
+    table = models.target
+    query = sa.select(table).order_by(table.c.created_at, table.c.id)
+    return [target_from_row(row) for row in session.rows(query)]
+
+
+def list_workloads(
+    session: ReadSession, structure: str | None, limit: int, cursor: str | None
+) -> Page[WorkloadSummary]:
+    """Newest first. The served record of each is one index lookup, its counts are kept up to date."""
+    served = models.record.alias("served")
+    query = (
+        sa.select(
+            *(c for c in _table.c if c.name != "program"),
+            served.c.id.label("best_record_id"),
+            served.c.rank_s.label("best_s"),
+            served.c.gflops.label("best_gflops"),
+        )
+        .select_from(_table.outerjoin(served, served.c.id == _fastest_id()))
+        .where(*([] if structure is None else [_table.c.structure == structure]))
+    )
+    keyset = Keyset(
+        {"of": "workload", "structure": structure},
+        [_table.c.created_at, _table.c.id],
+        [dt.datetime, str],
+        descending=True,
+    )
+    rows, following = keyset.page(session, query, limit, cursor)
+    return Page(tuple(_summary(row) for row in rows), following)
+
+
+def _fastest_id() -> Any:
+    record = models.record
+    return (
+        sa.select(record.c.id)
+        .where(record.c.workload_id == _table.c.id, record.c.rank_s.is_not(None))
+        .order_by(record.c.unraced, record.c.rank_s, record.c.id)
+        .limit(1)
+        .scalar_subquery()
+    )
+
+
+def _summary(row: Row) -> WorkloadSummary:
+    shown = {k: row[k] for k in row if k not in ("id", "created_at")}
+    return WorkloadSummary(hash=row["id"], created_at=parse_time(row["created_at"]), **shown)
