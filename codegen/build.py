@@ -1,0 +1,34 @@
+"""Program and schedule to machine code."""
+
+from tunesmith.codegen import llvm
+from tunesmith.codegen.binary import Binary, BufferSpec
+from tunesmith.codegen.emit import CodeTooLarge, emit_module
+from tunesmith.ir.loopnest import LoopKind, LoopNest, For, walk_statements
+from tunesmith.ir.program import Program
+from tunesmith.records import Target
+from tunesmith.schedule import IllegalStep, Schedule, lower
+
+__all__ = ["build", "build_nest", "ir_text"]
+
+
+def ir_text(nest: LoopNest, target: Target) -> str:
+    """LLVM IR of a nest. Raises IllegalStep when unrolling makes it too large."""
+    try:
+        return emit_module(nest, target.threads)
+    except CodeTooLarge as e:
+        raise IllegalStep("unroll", str(e)) from None
+
+
+def build_nest(nest: LoopNest, target: Target) -> Binary:
+    """Object code of a loop nest. Raises IllegalStep and llvm.BuildError."""
+    code = llvm.compile_ir(ir_text(nest, target), target.triple, target.cpu, target.features)
+    specs = tuple(BufferSpec(b.name, b.role, b.dtype, b.shape, b.const) for b in nest.buffers)
+    parallel = target.threads > 1 and any(
+        isinstance(s, For) and s.kind is LoopKind.PARALLEL for s in walk_statements(nest.prepare + nest.body)
+    )
+    return Binary(code, specs, parallel)
+
+
+def build(program: Program, schedule: Schedule, target: Target) -> Binary:
+    """Lower, emit and compile one candidate. Raises IllegalStep and llvm.BuildError."""
+    return build_nest(lower(program, schedule), target)

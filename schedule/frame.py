@@ -1,0 +1,146 @@
+"""Frames: one stage at one place of the nest, its axes written as affine forms of its loops."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from tunesmith.ir.affine import Affine, constant, interval, var
+from tunesmith.ir.loopnest import LoopKind
+from tunesmith.ir.program import Stage
+from tunesmith.schedule.proof import Knowledge
+from tunesmith.schedule.state import FuseInfo, Plan, SplitInfo
+from tunesmith.schedule.steps import Tail
+
+__all__ = ["Bound", "Condition", "Frame", "Span", "make_frame", "span_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Indices ``base … base + extent - 1`` of one dimension; base is affine in opened variables."""
+
+    base: Affine
+    extent: int
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """``form >= 0`` must hold where the stage is computed; ``tail`` says how to see to it.
+
+    ``domain``: it holds the stage within its own shape, rather than a split within its loop.
+    """
+
+    form: Affine
+    tail: Tail
+    domain: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A loop variable's static extent and kind."""
+
+    extent: int
+    kind: LoopKind
+
+
+@dataclass(frozen=True)
+class Frame:
+    """``values``: axis -> affine form of loop variables (global index). ``spans``: the region computed.
+
+    ``bounds``: every index variable of the stage; ``extents``: every loop by its plan name (fused ones too).
+    """
+
+    stage: Stage
+    plan: Plan
+    spans: Mapping[str, Span]
+    values: Mapping[str, Affine]
+    bounds: Mapping[str, Bound]
+    extents: Mapping[str, int]
+    conditions: tuple[Condition, ...]
+
+    def variable(self, loop: str) -> str:
+        return f"{self.stage.name}.{loop}"
+
+    def replace_form(self, old: Affine, new: Affine) -> "Frame":
+        """Put ``new`` for every multiple of ``old`` in the axes' values."""
+        return replace(self, values={a: _exchange(v, old, new) for a, v in self.values.items()})
+
+    def fix(self, name: str, value: int) -> "Frame":
+        at = {name: constant(value)}
+        return replace(
+            self,
+            values={a: v.substitute(at) for a, v in self.values.items()},
+            conditions=tuple(replace(c, form=c.form.substitute(at)) for c in self.conditions),
+        )
+
+
+def _exchange(value: Affine, old: Affine, new: Affine) -> Affine:
+    name, c = old.terms[0]
+    ratio, left = divmod(value.coefficient(name), c)
+    if left or not ratio:
+        return value
+    return value - old * ratio + new * ratio
+
+
+def make_frame(stage: Stage, plan: Plan, spans: Mapping[str, Span], known: Knowledge) -> Frame:
+    """A stage computed over ``spans`` (by axis); conditions that ``known`` proves are left out."""
+    extents = {axis: span.extent for axis, span in spans.items()}
+    forms: dict[str, Affine] = {}
+    splits: list[SplitInfo] = []
+    for d in plan.derivations:
+        if isinstance(d, FuseInfo):
+            extents[d.name] = extents[d.first] * extents[d.second]
+            continue
+        splits.append(d)
+        extents.update(zip(d.parts, _part_extents(extents[d.parent], d.factors), strict=True))
+    for d in reversed(splits):
+        forms[d.parent] = _value(stage.name, d, forms)
+    local = {a: forms.get(a, var(f"{stage.name}.{a}")) for a in spans}
+    bounds = {
+        f"{stage.name}.{leaf}": Bound(extents[leaf], plan.kind(loop))
+        for loop in plan.loops
+        for leaf in plan.leaves(loop)
+    }
+    values = {a: spans[a].base + local[a] for a in spans}
+    conditions = [
+        Condition(constant(extents[d.parent] - 1) - forms[d.parent], Tail(d.tail))
+        for d in splits
+        if extents[d.parent] % _product(d.factors)
+    ]
+    known = Knowledge({**known.ranges, **{v: (0, b.extent - 1) for v, b in bounds.items()}}, known.facts)
+    for axis in stage.axes if plan.at is not None else ():
+        for form in (values[axis.name], constant(axis.extent - 1) - values[axis.name]):
+            if not known.proves(form):
+                conditions.append(Condition(form, Tail.MASK, domain=True))
+    return Frame(stage, plan, spans, values, bounds, extents, tuple(conditions))
+
+
+def _product(factors: Sequence[int]) -> int:
+    n = 1
+    for f in factors:
+        n *= f
+    return n
+
+
+def _part_extents(extent: int, factors: Sequence[int]) -> tuple[int, ...]:
+    return (-(-extent // _product(factors)), *factors)
+
+
+def _value(stage: str, split: SplitInfo, forms: Mapping[str, Affine]) -> Affine:
+    total = Affine()
+    stride = 1
+    for part, factor in zip(reversed(split.parts), (*reversed(split.factors), 1), strict=True):
+        total = total + forms.get(part, var(f"{stage}.{part}")) * stride
+        stride *= factor
+    return total
+
+
+def span_of(
+    form: Affine, opened: frozenset[str], bounds: Mapping[str, Bound], conditions: Sequence[Condition]
+) -> Span:
+    """The indices that ``form`` takes while the variables that are not opened run within ``conditions``."""
+    base = Affine(tuple((n, c) for n, c in form.terms if n in opened), form.const)
+    inner = Affine(tuple((n, c) for n, c in form.terms if n not in opened))
+    lo, hi = interval(inner, {n: (0, bounds[n].extent - 1) for n in inner.names})
+    for condition in conditions:
+        if (condition.form + inner).terms == ():  # inner <= a constant
+            hi = min(hi, (condition.form + inner).const)
+    return Span(base + lo, hi - lo + 1)

@@ -1,0 +1,339 @@
+"""Replay: the loop structure that a schedule gives a program.
+
+A State holds the (transformed) program and one Plan a stage. It is pure structure: split factors are kept as
+they are given and never computed with, so the same replay serves one candidate (ints) and a whole population
+(arrays). Numbers enter in ``schedule.lower`` and in the cost model's features.
+"""
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+from tunesmith.ir.loopnest import LoopKind
+from tunesmith.ir.program import Program, Stage
+from tunesmith.schedule.steps import (
+    PREPARE,
+    ROOT,
+    CacheWrite,
+    ComputeAt,
+    Fuse,
+    IllegalStep,
+    Inline,
+    Pack,
+    Parallel,
+    Reorder,
+    RFactor,
+    Schedule,
+    Split,
+    Step,
+    Tail,
+    Unroll,
+    Vectorize,
+)
+from tunesmith.schedule.transform import cache_write, inline, rfactor
+
+__all__ = ["FuseInfo", "Plan", "SplitInfo", "State", "apply", "replay", "split_name"]
+
+
+@dataclass(frozen=True, slots=True)
+class SplitInfo:
+    """``parent`` = sum of ``stride * part``; parts outermost first, strides products of later factors."""
+
+    parent: str
+    parts: tuple[str, ...]
+    factors: tuple[Any, ...]
+    tail: Tail | Any
+
+
+@dataclass(frozen=True, slots=True)
+class FuseInfo:
+    """``first = name // extent(second)``, ``second = name % extent(second)``."""
+
+    name: str
+    first: str
+    second: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How one stage is computed: its loops outermost first, their kinds, and where it stands.
+
+    ``at`` is None at the root, else (consumer, loop). ``derivations`` in the order of the steps.
+    """
+
+    loops: tuple[str, ...]
+    kinds: dict[str, LoopKind] = field(default_factory=dict)
+    derivations: tuple[SplitInfo | FuseInfo, ...] = ()
+    at: tuple[str, str] | None = None
+
+    def kind(self, loop: str) -> LoopKind:
+        return self.kinds.get(loop, LoopKind.SERIAL)
+
+    def axis_of(self, loop: str) -> str:
+        """The axis a loop was split from; the first one for a fused loop."""
+        for d in reversed(self.derivations):
+            if isinstance(d, SplitInfo) and loop in d.parts:
+                loop = d.parent
+            elif isinstance(d, FuseInfo) and loop == d.name:
+                loop = d.first
+        return loop
+
+    def leaves(self, loop: str) -> tuple[str, ...]:
+        """Index variables that a loop defines: itself, or the parts of a fused loop."""
+        for d in self.derivations:
+            if isinstance(d, FuseInfo) and d.name == loop:
+                return self.leaves(d.first) + self.leaves(d.second)
+        return (loop,)
+
+
+@dataclass(frozen=True)
+class State:
+    program: Program
+    plans: dict[str, Plan]
+    packs: tuple[Pack, ...] = ()
+
+    @cached_property
+    def attached(self) -> dict[tuple[str, str], tuple[str, ...]]:
+        """Stages computed at each (consumer, loop), producers first."""
+        out: dict[tuple[str, str], tuple[str, ...]] = {}
+        for stage in self.program.stages:
+            at = self.plans[stage.name].at
+            if at is not None:
+                out[at] = (*out.get(at, ()), stage.name)
+        return out
+
+    def with_plan(self, stage: str, plan: Plan) -> "State":
+        return replace(self, plans={**self.plans, stage: plan})
+
+    def is_reduce_loop(self, stage: Stage, loop: str) -> bool:
+        return self.plans[stage.name].axis_of(loop) in {a.name for a in stage.reduce_axes}
+
+
+def split_name(loop: str, part: int) -> str:
+    return f"{loop}.{part}"
+
+
+def _initial_plan(stage: Stage) -> Plan:
+    return Plan(tuple(a.name for a in stage.all_axes))
+
+
+def replay(program: Program, schedule: Schedule) -> State:
+    """Apply the steps in order. Raises IllegalStep; the inputs stay as they are."""
+    state = State(program, {s.name: _initial_plan(s) for s in program.stages})
+    for step in schedule.steps:
+        state = apply(state, step)
+    return state
+
+
+def apply(state: State, step: Step) -> State:
+    """The state after one step. Raises IllegalStep naming the step and the reason."""
+    if isinstance(step, Pack):
+        return _pack(state, step)
+    if step.stage not in state.plans:
+        raise IllegalStep(step, f"no stage {step.stage}; there are {', '.join(state.plans)}")
+    match step:
+        case Inline():
+            return _restage(state, step, inline(state.program, step))
+        case CacheWrite():
+            return _restage(state, step, cache_write(state.program, step))
+        case RFactor():
+            return _restage(state, step, rfactor(state.program, step))
+        case ComputeAt():
+            return _compute_at(state, step)
+        case Split():
+            return state.with_plan(step.stage, _split(state, step))
+        case Fuse():
+            return state.with_plan(step.stage, _fuse(state, step))
+        case Reorder():
+            return state.with_plan(step.stage, _reorder(state, step))
+        case Unroll():
+            return state.with_plan(step.stage, _annotate(state, step, LoopKind.UNROLL))
+        case Vectorize():
+            return state.with_plan(step.stage, _vectorize(state, step))
+        case Parallel():
+            return state.with_plan(step.stage, _parallel(state, step))
+
+
+def _restage(state: State, step: Inline | CacheWrite | RFactor, program: Program) -> State:
+    """Plans for a program whose stages changed; those that changed must not be scheduled yet."""
+    old = state.program.stage_by_name
+    plans: dict[str, Plan] = {}
+    for stage in program.stages:
+        before = old.get(stage.name)
+        if before is None or (before != stage and before.all_axes != stage.all_axes):
+            if before is not None and state.plans[stage.name] != _initial_plan(before):
+                raise IllegalStep(step, f"{stage.name} already has loop steps")
+            plans[stage.name] = _initial_plan(stage)
+        else:
+            plans[stage.name] = state.plans[stage.name]
+    for name, plan in plans.items():
+        if plan.at is not None and plan.at[0] not in plans:
+            raise IllegalStep(step, f"{name} is computed inside {plan.at[0]}")
+    if any(p.stage not in plans or p.tensor not in program.stage(p.stage).reads for p in state.packs):
+        raise IllegalStep(step, "an operand of it is packed already")
+    return State(program, plans, state.packs)
+
+
+def _loop(state: State, step: Step, loop: str) -> Plan:
+    plan = state.plans[step.stage]
+    if loop not in plan.loops:
+        raise IllegalStep(step, f"no loop {loop} in {step.stage}; its loops are {', '.join(plan.loops)}")
+    return plan
+
+
+def _free_loop(state: State, step: Step, loop: str) -> Plan:
+    """The plan, when the loop may still be restructured."""
+    plan = _loop(state, step, loop)
+    if plan.kind(loop) is not LoopKind.SERIAL:
+        raise IllegalStep(step, f"{loop} is {plan.kind(loop)} already")
+    if (step.stage, loop) in state.attached:
+        raise IllegalStep(step, f"a stage is computed at {loop}")
+    if any(f"{step.stage}.{loop}" in (*p.loops, p.at) for p in state.packs):
+        raise IllegalStep(step, f"an operand is packed along {loop}")
+    return plan
+
+
+def _split(state: State, step: Split) -> Plan:
+    plan = _free_loop(state, step, step.loop)
+    if not step.factors or any(isinstance(f, int) and f < 1 for f in step.factors):
+        raise IllegalStep(step, "factors must be positive")
+    if any(isinstance(d, FuseInfo) and d.name == step.loop for d in plan.derivations):
+        raise IllegalStep(step, f"{step.loop} is fused; split before fusing")
+    parts = tuple(split_name(step.loop, n) for n in range(len(step.factors) + 1))
+    i = plan.loops.index(step.loop)
+    info = SplitInfo(step.loop, parts, step.factors, step.tail)
+    return replace(
+        plan,
+        loops=plan.loops[:i] + parts + plan.loops[i + 1 :],
+        derivations=(*plan.derivations, info),
+    )
+
+
+def _fuse(state: State, step: Fuse) -> Plan:
+    plan = _free_loop(state, step, step.first)
+    _free_loop(state, step, step.second)
+    i = plan.loops.index(step.first)
+    if plan.loops[i : i + 2] != (step.first, step.second):
+        raise IllegalStep(step, f"{step.second} does not follow {step.first}")
+    stage = state.program.stage(step.stage)
+    if state.is_reduce_loop(stage, step.first) != state.is_reduce_loop(stage, step.second):
+        raise IllegalStep(step, "one loop reduces and the other does not")
+    name = f"{step.first}*{step.second}"
+    return replace(
+        plan,
+        loops=(*plan.loops[:i], name, *plan.loops[i + 2 :]),
+        derivations=(*plan.derivations, FuseInfo(name, step.first, step.second)),
+    )
+
+
+def _reorder(state: State, step: Reorder) -> Plan:
+    plan = state.plans[step.stage]
+    for loop in step.loops:
+        _loop(state, step, loop)
+        if (step.stage, loop) in state.attached:
+            raise IllegalStep(step, f"a stage is computed at {loop}")
+    if len(set(step.loops)) != len(step.loops):
+        raise IllegalStep(step, "a loop is named twice")
+    chosen = iter(step.loops)
+    return replace(plan, loops=tuple(next(chosen) if x in step.loops else x for x in plan.loops))
+
+
+def _annotate(state: State, step: Unroll | Vectorize | Parallel, kind: LoopKind) -> Plan:
+    plan = _loop(state, step, step.loop)
+    if plan.kind(step.loop) is not LoopKind.SERIAL:
+        raise IllegalStep(step, f"{step.loop} is {plan.kind(step.loop)} already")
+    return replace(plan, kinds={**plan.kinds, step.loop: kind})
+
+
+def _vectorize(state: State, step: Vectorize) -> Plan:
+    plan = _annotate(state, step, LoopKind.VECTOR)
+    if sum(k is LoopKind.VECTOR for k in plan.kinds.values()) > 1:
+        raise IllegalStep(step, f"{step.stage} has a vectorized loop already")
+    if plan.leaves(step.loop) != (step.loop,):
+        raise IllegalStep(step, "a fused loop cannot be vectorized")
+    inside = plan.loops[plan.loops.index(step.loop) :]
+    if any((step.stage, loop) in state.attached for loop in inside):
+        raise IllegalStep(step, "a stage is computed inside it")
+    return plan
+
+
+def _parallel(state: State, step: Parallel) -> Plan:
+    plan = _annotate(state, step, LoopKind.PARALLEL)
+    stage = state.program.stage(step.stage)
+    if plan.at is not None:
+        raise IllegalStep(step, f"{step.stage} is computed inside {plan.at[0]}")
+    if plan.loops[0] != step.loop:
+        raise IllegalStep(step, f"{step.loop} is not the outermost loop")
+    if state.is_reduce_loop(stage, step.loop):
+        raise IllegalStep(step, f"{step.loop} reduces: factor it out first")
+    return plan
+
+
+def _is_inside(state: State, stage: str, consumer: str, loop: str) -> bool:
+    """Whether a stage is the consumer itself, or computed at this loop or inside it."""
+    if stage == consumer:
+        return True
+    at = state.plans[stage].at
+    if at is None:
+        return False
+    if at[0] == consumer:
+        loops = state.plans[consumer].loops
+        return loops.index(at[1]) >= loops.index(loop)
+    return _is_inside(state, at[0], consumer, loop)
+
+
+def _compute_at(state: State, step: ComputeAt) -> State:
+    plan = state.plans[step.stage]
+    if step.consumer not in state.plans or step.loop not in state.plans[step.consumer].loops:
+        raise IllegalStep(step, f"no loop {step.loop} in a stage {step.consumer}")
+    if step.stage in state.program.outputs:
+        raise IllegalStep(step, f"{step.stage} is an output")
+    if plan.at is not None:
+        raise IllegalStep(step, f"{step.stage} is computed at {'.'.join(plan.at)} already")
+    if LoopKind.PARALLEL in plan.kinds.values():
+        raise IllegalStep(step, f"{step.stage} is parallel")
+    readers = state.program.consumers(step.stage)
+    outside = [s.name for s in readers if not _is_inside(state, s.name, step.consumer, step.loop)]
+    if not readers or outside:
+        raise IllegalStep(step, f"{', '.join(outside) or 'nobody'} reads it outside of that loop")
+    host = state.plans[step.consumer]
+    around = host.loops[: host.loops.index(step.loop) + 1]
+    if any(host.kind(x) is LoopKind.VECTOR for x in around):
+        raise IllegalStep(step, "that loop is inside a vectorized one")
+    return state.with_plan(step.stage, replace(plan, at=(step.consumer, step.loop)))
+
+
+def _pack(state: State, step: Pack) -> State:
+    if step.stage not in state.plans or step.tensor not in state.program.stage(step.stage).reads:
+        raise IllegalStep(step, f"no stage {step.stage} that reads {step.tensor}")
+    if any(p.result == step.result for p in state.packs):
+        raise IllegalStep(step, "packed already")
+    source = next((t for t in state.program.inputs if t.name == step.tensor), None)
+    if source is None and step.at != ROOT:
+        raise IllegalStep(step, f"{step.tensor} is not an input")
+    if step.at == PREPARE and (source is None or not source.const):
+        raise IllegalStep(step, f"{step.tensor} is not a constant input")
+    if source is None:
+        raise IllegalStep(step, "only inputs can be packed; use compute_at for intermediate results")
+    scope = _enclosing_loops(state, step.stage)
+    for loop in (*step.loops, *(() if step.at in (ROOT, PREPARE) else (step.at,))):
+        if loop not in scope:
+            raise IllegalStep(step, f"{loop} is not a loop around {step.stage}")
+    if not step.loops or len(set(step.loops)) != len(step.loops):
+        raise IllegalStep(step, "the loops must be named once each")
+    return replace(state, packs=(*state.packs, step))
+
+
+def _enclosing_loops(state: State, stage: str) -> tuple[str, ...]:
+    """``stage.loop`` names of a stage and of all it is computed inside, innermost stage first."""
+    plan = state.plans[stage]
+    leaves = tuple(f"{stage}.{x}" for loop in plan.loops for x in plan.leaves(loop))
+    if plan.at is None:
+        return leaves
+    host, loop = plan.at
+    host_plan = state.plans[host]
+    around = host_plan.loops[: host_plan.loops.index(loop) + 1]
+    inner = tuple(
+        f"{host}.{x}" for name in host_plan.loops if name not in around for x in host_plan.leaves(name)
+    )
+    return leaves + tuple(x for x in _enclosing_loops(state, host) if x not in inner)

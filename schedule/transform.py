@@ -1,0 +1,88 @@
+"""Steps that rewrite the program's stages without changing what it computes."""
+
+from dataclasses import replace
+
+from tunesmith.ir.affine import Affine, constant, var
+from tunesmith.ir.expr import Const, Expr, Load, Within, substitute, transform_loads
+from tunesmith.ir.program import Axis, Program, Stage
+from tunesmith.schedule.steps import CacheWrite, IllegalStep, Inline, Part, RFactor
+
+__all__ = ["cache_write", "inline", "rfactor"]
+
+
+def inline(program: Program, step: Inline) -> Program:
+    """Replace loads of an elementwise stage by its body. Raises IllegalStep."""
+    producer = program.stage(step.stage)
+    if producer.reducer is not None:
+        raise IllegalStep(step, "a reduction cannot be inlined")
+    if step.stage in program.outputs:
+        raise IllegalStep(step, "an output cannot be inlined")
+    axes = [a.name for a in producer.axes]
+
+    def body_at(load: Load) -> Expr:
+        if load.tensor != step.stage:
+            return load
+        return substitute(producer.body, dict(zip(axes, load.index, strict=True)))
+
+    stages = tuple(
+        replace(s, body=transform_loads(s.body, body_at)) if step.stage in s.reads else s
+        for s in program.stages
+        if s.name != step.stage
+    )
+    return program.with_stages(stages)
+
+
+def _insert(program: Program, old: Stage, new: tuple[Stage, ...]) -> Program:
+    stages: list[Stage] = []
+    for s in program.stages:
+        stages.extend(new if s is old else (s,))
+    return program.with_stages(tuple(stages))
+
+
+def _fresh(program: Program, name: str, step: object) -> str:
+    if name in program.tensors:
+        raise IllegalStep(step, f"{name} exists already")
+    return name
+
+
+def cache_write(program: Program, step: CacheWrite) -> Program:
+    """Split a reduction into one that reduces into ``stage.acc`` and one that copies it out."""
+    stage = program.stage(step.stage)
+    if stage.reducer is None:
+        raise IllegalStep(step, "it reduces nothing")
+    name = _fresh(program, f"{stage.name}.acc", step)
+    load = Load(name, tuple(var(a.name) for a in stage.axes))
+    copy = replace(stage, reduce_axes=(), reducer=None, body=load)
+    return _insert(program, stage, (replace(stage, name=name), copy))
+
+
+def rfactor(program: Program, step: RFactor) -> Program:
+    """Split a reduce axis and turn one part into an axis of ``stage.rf``, over which ``stage`` then reduces.
+
+    The new axis is the last one of ``stage.rf``; the part that stays is named as the axis was.
+    """
+    stage = program.stage(step.stage)
+    axis = next((a for a in stage.reduce_axes if a.name == step.axis), None)
+    if axis is None or stage.reducer is None:
+        raise IllegalStep(step, f"no reduce axis {step.axis}")
+    if not 1 < step.factor <= axis.extent:
+        raise IllegalStep(step, f"the factor must be in 2..{axis.extent}")
+    name = _fresh(program, f"{stage.name}.rf", step)
+    outer = -(-axis.extent // step.factor)
+    if step.part is Part.INNER:  # axis = rest * factor + lane
+        lane_extent, rest_extent = step.factor, outer
+        value = var(axis.name) * step.factor + var("lane")
+    else:  # axis = lane * factor + rest
+        lane_extent, rest_extent = outer, step.factor
+        value = var("lane") * step.factor + var(axis.name)
+    if any(a.name == "lane" for a in stage.all_axes):
+        raise IllegalStep(step, "it is factored already")
+    body = substitute(stage.body, {axis.name: value})
+    if outer * step.factor != axis.extent:
+        body = Within((constant(axis.extent - 1) - value,), body, Const(stage.reducer.identity))
+    lane = Axis("lane", lane_extent)
+    rest = tuple(Axis(axis.name, rest_extent) if a is axis else a for a in stage.reduce_axes)
+    partial = replace(stage, name=name, axes=(*stage.axes, lane), reduce_axes=rest, body=body)
+    index: tuple[Affine, ...] = tuple(var(a.name) for a in partial.axes)
+    final = replace(stage, reduce_axes=(lane,), body=Load(name, index))
+    return _insert(program, stage, (partial, final))
