@@ -1,0 +1,69 @@
+"""The build worker's work: schedules in, object code out."""
+
+import argparse
+import importlib
+import json
+import time
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+from tunesmith.codegen.binary import Binary
+from tunesmith.measure.channel import Channel, error_text, resident_bytes
+from tunesmith.measure.messages import Message, binary_to_json
+
+__all__ = ["build_candidate", "serve"]
+
+Builder = Callable[[dict[str, Any], dict[str, Any], dict[str, Any]], Binary]
+
+_EXPECTED = ("BuildError", "IllegalStep", "TunesmithError")
+
+
+@lru_cache(maxsize=8)
+def _program(text: str) -> Any:
+    from tunesmith.ir import program_from_json
+
+    return program_from_json(json.loads(text))
+
+
+@lru_cache(maxsize=8)
+def _target(text: str) -> Any:
+    from tunesmith.records import Target
+
+    return Target.from_json(json.loads(text))
+
+
+def build_candidate(program: dict[str, Any], schedule: dict[str, Any], target: dict[str, Any]) -> Binary:
+    """Compile one schedule of a program, all three in their JSON form."""
+    from tunesmith.codegen import build
+    from tunesmith.schedule import Schedule
+
+    return build(_program(json.dumps(program)), Schedule.from_json(schedule), _target(json.dumps(target)))
+
+
+def _resolve(name: str) -> Builder:
+    module, _, function = name.partition(":")
+    builder: Builder = getattr(importlib.import_module(module), function)
+    return builder
+
+
+def _answer(builder: Builder, message: Message) -> Message:
+    start = time.perf_counter()
+    kind = "built"
+    fields: dict[str, Any] = {}
+    blobs: tuple[bytes, ...] = ()
+    try:
+        binary = builder(*(json.loads(blob) for blob in message.blobs))
+        fields, blobs = {"binary": binary_to_json(binary)}, (binary.object_code,)
+    # The boundary of isolation: whatever a candidate does to the builder is an answer about it.
+    except Exception as e:
+        kind, fields = "failed", {"error": error_text(e, _EXPECTED)}
+    fields |= {"seconds": time.perf_counter() - start, "rss": resident_bytes()}
+    return Message(kind, fields, blobs)
+
+
+def serve(channel: Channel, options: argparse.Namespace) -> None:
+    builder = _resolve(options.use)
+    channel.send(Message("ready", {"rss": resident_bytes()}))
+    for message in channel:
+        channel.send(_answer(builder, message))

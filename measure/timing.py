@@ -1,0 +1,138 @@
+"""How long a call takes: batches far above the timer's resolution, and no more of them than are useful."""
+
+import contextlib
+import fcntl
+import math
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from tunesmith.ir.dtypes import DType
+from tunesmith.records import Peaks, Protocol
+
+__all__ = ["Sampler", "fastest_possible_s", "time_calls", "timing_lock"]
+
+_BUDGET_S = 1.0  # for all samples, once there are the fewest
+_FEWEST = 3
+_DEAR_S = 0.1
+_CUT_AFTER = 2
+_ROOFLINE_SLACK = 1.3
+
+
+def fastest_possible_s(flops: int, dtype: DType, peaks: Peaks, threads: int) -> float:
+    """A time that no correct kernel beats.
+
+    ``flops`` are nominal: convolutions that skip multiplications by padding zeros get ahead of the peak,
+    hence the slack. Bytes give no bound, since operands may stay in a cache.
+    """
+    return flops / (_ROOFLINE_SLACK * peaks.gflops(dtype) * 1e9 * threads)
+
+
+class Sampler:
+    """Takes samples of one kernel. ``run(n)`` calls it n times; ``flush`` empties the caches.
+
+    Calls are batched until a batch lasts ``protocol.sample_s``; with cold caches each call is a sample.
+    """
+
+    def __init__(
+        self, run: Callable[[int], object], protocol: Protocol, flush: Callable[[], object] | None = None
+    ) -> None:
+        if protocol.cache not in ("warm", "cold"):
+            raise ValueError(f"cache mode {protocol.cache!r}: warm or cold")
+        self._run = run
+        self._flush = flush if protocol.cache == "cold" else None
+        self._protocol = protocol
+        self.calls = 1
+        self.estimate_s = math.inf
+
+    def _batch(self, n: int) -> float:
+        start = time.perf_counter_ns()
+        self._run(n)
+        return (time.perf_counter_ns() - start) * 1e-9
+
+    def calibrate(self) -> None:
+        """Warm up, and find how many calls make a sample."""
+        spent = took = self._batch(1)
+        if self._flush is not None:
+            self.estimate_s = took
+            return
+        wanted, warmup = self._protocol.sample_s, self._protocol.warmup_s
+        while took < wanted or spent < warmup:
+            if took < wanted:
+                growth = 1.1 * wanted / max(took, 1e-9)
+                self.calls = math.ceil(self.calls * min(max(growth, 1.1), 20.0))
+            took = self._batch(self.calls)
+            spent += took
+        self.estimate_s = took / self.calls
+
+    def sample(self) -> float:
+        """Seconds a call, from one sample."""
+        if self._flush is not None:
+            self._flush()
+        return self._batch(self.calls) / self.calls
+
+
+def time_calls(
+    run: Callable[[int], object],
+    protocol: Protocol,
+    best_s: float | None = None,
+    flush: Callable[[], object] | None = None,
+) -> tuple[float, ...]:
+    """Seconds a call, one value a sample.
+
+    There are ``protocol.samples`` of them, but only two when both are slower than ``best_s`` by more than
+    ``protocol.cut_off``, and as few as three when they take longer than a second.
+    """
+    sampler = Sampler(run, protocol, flush)
+    sampler.calibrate()
+    limit = math.inf if best_s is None else best_s * protocol.cut_off
+    # The last batch of the calibration is as good as a sample; it only counts when samples are dear.
+    dear = sampler.estimate_s > min(limit, _DEAR_S)
+    times = [sampler.estimate_s] if dear else []
+    start = time.perf_counter()
+    while len(times) < protocol.samples:
+        times.append(sampler.sample())
+        if len(times) >= _CUT_AFTER and min(times) > limit:
+            break
+        if len(times) >= _FEWEST and time.perf_counter() - start > _BUDGET_S:
+            break
+    return tuple(times)
+
+
+def _lock_file() -> int | None:
+    """The file that all tuners of this machine lock; made by whoever comes first."""
+    path = Path(tempfile.gettempdir()) / "tunesmith-timing.lock"
+    flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
+    for extra in (0, os.O_CREAT):  # systems may refuse O_CREAT on another user's file in /tmp
+        with contextlib.suppress(OSError):
+            handle = os.open(path, flags | extra, 0o666)
+            if extra:
+                with contextlib.suppress(OSError):
+                    os.fchmod(handle, 0o666)
+            return handle
+    return None
+
+
+@contextlib.contextmanager
+def timing_lock(wait_s: float) -> Iterator[bool]:
+    """Hold the machine for timing. Waits for others at most ``wait_s``, then goes on without (False)."""
+    handle = _lock_file()
+    if handle is None:
+        yield False
+        return
+    try:
+        yield _acquire(handle, time.monotonic() + wait_s)
+    finally:
+        os.close(handle)
+
+
+def _acquire(handle: int, deadline: float) -> bool:
+    while True:
+        with contextlib.suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(0.002)

@@ -1,0 +1,80 @@
+"""A child process that builds or runs candidates: ``python -m tunesmith.measure.worker ROLE …``.
+
+Its standard input and output carry messages. It dies with its parent and leaves no core file.
+"""
+
+import argparse
+import contextlib
+import ctypes
+import importlib
+import os
+import resource
+import signal
+import sys
+from pathlib import Path
+
+from tunesmith.measure.channel import Channel
+
+__all__ = ["main"]
+
+_PR_SET_PDEATHSIG = 1
+
+
+def _die_with_parent(parent: int) -> None:
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:  # it died before it could be watched
+        sys.exit(1)
+
+
+def _limit(which: int, amount: int) -> None:
+    _, hard = resource.getrlimit(which)
+    if hard != resource.RLIM_INFINITY:
+        amount = min(amount, hard)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(which, (amount, hard))
+
+
+def _isolate(options: argparse.Namespace) -> None:
+    _die_with_parent(options.parent)
+    _limit(resource.RLIMIT_CORE, 0)
+    if options.memory:
+        _limit(resource.RLIMIT_AS, options.memory)
+    if options.nice:
+        os.nice(options.nice)
+    if options.cpus and hasattr(os, "sched_setaffinity"):
+        with contextlib.suppress(OSError):
+            os.sched_setaffinity(0, [int(cpu) for cpu in options.cpus.split(",")])
+    with contextlib.suppress(OSError):  # if memory runs out, this process goes before its parent
+        Path("/proc/self/oom_score_adj").write_text("500")
+
+
+def _open_channel() -> Channel:
+    """Whatever else prints to standard output goes to standard error."""
+    source = os.fdopen(os.dup(0), "rb")
+    sink = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    return Channel(source, sink)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="tunesmith.measure.worker")
+    parser.add_argument("role", choices=("build", "run"))
+    parser.add_argument("--parent", type=int, required=True)
+    parser.add_argument("--cpus", default="")
+    parser.add_argument("--memory", type=int, default=0)
+    parser.add_argument("--nice", type=int, default=0)
+    parser.add_argument("--use", required=True, help="the builder function or reference module")
+    parser.add_argument("--store", type=int, default=-1, help="file descriptor that keeps the reference")
+    options = parser.parse_args(arguments)
+    _isolate(options)
+    channel = _open_channel()
+    role = importlib.import_module(f"tunesmith.measure.{options.role}_role")
+    role.serve(channel, options)
+
+
+if __name__ == "__main__":
+    main()
