@@ -1,0 +1,30 @@
+"""How large a program may be. Everything that a stranger can post is held against these numbers."""
+
+from dataclasses import dataclass
+
+__all__ = ["DEFAULT_LIMITS", "Limits"]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Upper bounds, each inclusive; passing one raises ``LimitError``.
+
+    ``nodes`` and ``nesting`` hold for the expression of one stage, ``nesting`` also for the source text.
+    ``axes`` counts spatial and reduce axes of a stage, ``reductions`` reduce axes written in one statement,
+    ``domain`` the points of a stage's iteration space.
+    """
+
+    text_bytes: int = 1 << 16
+    nesting: int = 100
+    nodes: int = 4096
+    inputs: int = 256
+    stages: int = 1024
+    rank: int = 8
+    axes: int = 16
+    reductions: int = 64
+    extent: int = 1 << 40
+    elements: int = 1 << 40
+    domain: int = 1 << 60
+
+
+DEFAULT_LIMITS = Limits()
