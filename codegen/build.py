@@ -3,7 +3,7 @@
 from tunesmith.codegen import llvm
 from tunesmith.codegen.binary import Binary, BufferSpec
 from tunesmith.codegen.emit import CodeTooLarge, emit_module
-from tunesmith.ir.loopnest import LoopKind, LoopNest, For, walk_statements
+from tunesmith.ir.loopnest import For, LoopKind, LoopNest, walk_statements
 from tunesmith.ir.program import Program
 from tunesmith.records import Target
 from tunesmith.schedule import IllegalStep, Schedule, lower

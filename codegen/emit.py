@@ -5,7 +5,7 @@ with constant indices that SROA turns into registers. Address arithmetic is emit
 variable it depends on; loads of operands that nothing writes are emitted once a block.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -50,6 +50,10 @@ _FCMP = {
     CompareOp.GE: "oge", CompareOp.EQ: "oeq", CompareOp.NE: "une",
 }  # fmt: skip
 _ARITHMETIC = {BinaryOp.ADD: "fadd", BinaryOp.SUB: "fsub", BinaryOp.MUL: "fmul", BinaryOp.DIV: "fdiv"}
+_JOIN = {
+    Reducer.SUM: BinaryOp.ADD, Reducer.PROD: BinaryOp.MUL,
+    Reducer.MAX: BinaryOp.MAX, Reducer.MIN: BinaryOp.MIN,
+}  # fmt: skip
 _FAR = 1 << 30  # beyond the reach of any lane, so that lane conditions are exact in 32 bits
 _OWN_SLOT_BYTES = 8192  # local buffers up to this size get a slot a use, so that SROA can dissolve each
 
@@ -91,17 +95,14 @@ def emit_module(nest: LoopNest, threads: int, max_lines: int = 60_000) -> str:
     parts = [module.function("kernel", nest.body), _run("kernel", RUN, nest), _repeat()]
     if nest.prepare:
         parts += [module.function("pack", nest.prepare), _run("pack", PREPARE, nest)]
-    return "\n\n".join([*module.outlined, *parts, *_declarations(), _ATTRIBUTES])
+    return "\n\n".join([*module.outlined, *parts, _DECLARATIONS, _ATTRIBUTES])
 
 
-_ATTRIBUTES = 'attributes #0 = { nounwind "min-legal-vector-width"="512" "prefer-vector-width"="512" "no-trapping-math"="true" }'
-
-
-def _declarations() -> list[str]:
-    return [
-        "declare void @GOMP_parallel(ptr, ptr, i32, i32)\n"
-        "declare i32 @omp_get_thread_num()\ndeclare i32 @omp_get_num_threads()"
-    ]
+_ATTRIBUTES = """attributes #0 = { nounwind "min-legal-vector-width"="512" "prefer-vector-width"="512" }
+!0 = !{i32 1}"""
+_DECLARATIONS = """declare void @GOMP_parallel(ptr, ptr, i32, i32)
+declare i32 @omp_get_thread_num()
+declare i32 @omp_get_num_threads()"""
 
 
 def _run(inner: str, symbol: str, nest: LoopNest) -> str:
@@ -163,7 +164,7 @@ class _Module:
             b.name: _Slot(b, f"%p{i}", _align(b), b.name in written) for i, b in enumerate(self.nest.buffers)
         }
         emitter = _Emitter(self, slots)
-        emitter.chunk(loop)
+        emitter.parallel_body(loop)
         params = ", ".join(
             f"ptr noalias nocapture align {_align(b)} %p{i}" for i, b in enumerate(self.nest.buffers)
         )
@@ -187,6 +188,7 @@ class _Emitter:
         self.levels = [_Level(self.entry)]
         self.lane: _Lane | None = None
         self.mask: str | None = None
+        self.streaming = False
         self.shared: dict[str, tuple[str, int, int]] = {}
         self.emitted = 0
 
@@ -195,6 +197,8 @@ class _Emitter:
     def statements(self, stmts: tuple[Stmt, ...]) -> None:
         for s in stmts:
             match s:
+                case For() if len(self.levels) == 1 and s.kind is not LoopKind.PARALLEL:
+                    self._outermost(s)
                 case For():
                     self._for(s)
                 case Let():
@@ -212,6 +216,34 @@ class _Emitter:
         self.emitted += 1
         if self.emitted > self.module.max_lines:
             raise CodeTooLarge(f"more than {self.module.max_lines} statements after unrolling")
+
+    def _outermost(self, s: For) -> None:
+        self._twice_if_streamed((s,), lambda: self._for(s))
+
+    def _twice_if_streamed(self, stmts: tuple[Stmt, ...], emit: Callable[[], None]) -> None:
+        """Code with streamed stores comes twice: they need aligned results, which are known at run time."""
+        streamed = {x.buffer for x in walk_statements(stmts) if isinstance(x, Store) and x.stream}
+        if not streamed or self.streaming:
+            return emit()
+        joined = ""
+        for name in sorted(streamed):
+            address = self.f.emit(f"ptrtoint ptr {self.slots[name].pointer} to i64")
+            joined = self.f.emit(f"or i64 {joined}, {address}") if joined else address
+        low = self.f.emit(f"and i64 {joined}, 63")
+        aligned = self.f.emit(f"icmp eq i64 {low}, 0")
+        then, orelse, done = (self.f.fresh_label(x) for x in ("aligned", "unaligned", "endif"))
+        self.f.line(f"br i1 {aligned}, label %{then}, label %{orelse}")
+        for label in (then, orelse):
+            self.f.start(label)
+            self.streaming = label == then
+            with self._block():
+                emit()
+            if self.streaming:
+                self.f.line("fence seq_cst")  # streamed stores are not ordered with others by themselves
+            self.streaming = False
+            self.f.branch(done)
+        self.f.start(done)
+        return None
 
     def _for(self, s: For) -> None:
         if s.extent <= 0:
@@ -245,6 +277,10 @@ class _Emitter:
 
     def _min(self, a: str, b: str) -> str:
         return self.f.emit(f"call i64 @llvm.smin.i64(i64 {a}, i64 {b})")
+
+    def parallel_body(self, loop: For) -> None:
+        """The whole of a thread's function; streamed as a whole or not at all."""
+        self._twice_if_streamed((loop,), lambda: self.chunk(loop))
 
     def chunk(self, loop: For) -> None:
         """This thread's share of a parallel loop: iterations id*n/threads up to (id+1)*n/threads."""
@@ -364,7 +400,7 @@ class _Emitter:
         self._count()
         slot = self.slots[s.buffer]
         value = self.expression(s.value, slot.buffer.dtype)
-        self._write(slot, s.index, value)
+        self._write(slot, s.index, value, stream=s.stream and self.streaming)
 
     def _update(self, s: Update) -> None:
         self._count()
@@ -402,16 +438,13 @@ class _Emitter:
         if reducer in (Reducer.SUM, Reducer.PROD):
             op = "fadd" if reducer is Reducer.SUM else "fmul"
             start = self.f.float_constant(reducer.identity, dtype).name
-            call = f"call reassoc {element} @llvm.vector.reduce.{op}.{suffix}({element} {start}, {kind} {value.name})"
-            return Value(self.f.emit(call))
+            args = f"{element} {start}, {kind} {value.name}"
+            return Value(self.f.emit(f"call reassoc {element} @llvm.vector.reduce.{op}.{suffix}({args})"))
         op = "fmaximum" if reducer is Reducer.MAX else "fminimum"
         return Value(self.f.emit(f"call {element} @llvm.vector.reduce.{op}.{suffix}({kind} {value.name})"))
 
     def _reduce(self, reducer: Reducer, old: Value, new: Value, dtype: DType) -> Value:
-        op = {
-            Reducer.SUM: BinaryOp.ADD, Reducer.PROD: BinaryOp.MUL, Reducer.MAX: BinaryOp.MAX, Reducer.MIN: BinaryOp.MIN
-        }[reducer]  # fmt: skip
-        return self._binary(op, old, new, dtype)
+        return self._binary(_JOIN[reducer], old, new, dtype)
 
     # -- memory -------------------------------------------------------------------------------------------
 
@@ -521,8 +554,8 @@ class _Emitter:
             pointers = self._lane_pointers(slot, flat, stride, lanes)
             zero = self.f.float_constant(0.0, dtype, lanes).name
             call = (
-                f"call {kind} @llvm.masked.gather.v{lanes}f{dtype.bits}.v{lanes}p0(<{lanes} x ptr> {pointers}, "
-                f"i32 {align}, <{lanes} x i1> {self.mask}, {kind} {zero})"
+                f"call {kind} @llvm.masked.gather.v{lanes}f{dtype.bits}.v{lanes}p0("
+                f"<{lanes} x ptr> {pointers}, i32 {align}, <{lanes} x i1> {self.mask}, {kind} {zero})"
             )
             return Value(self.f.emit(call), lanes)
         joined = "poison"
@@ -538,7 +571,7 @@ class _Emitter:
         base = self._pointer(slot, flat)
         return self.f.emit(f"getelementptr inbounds {element}, ptr {base}, <{lanes} x i64> <{offsets}>")
 
-    def _write(self, slot: _Slot, index: tuple[Affine, ...], value: Value) -> None:
+    def _write(self, slot: _Slot, index: tuple[Affine, ...], value: Value, stream: bool = False) -> None:
         flat = self._flat(slot, index)
         dtype, align = slot.buffer.dtype, slot.buffer.dtype.size_bytes
         self._forget(slot)
@@ -558,7 +591,11 @@ class _Emitter:
         masked = self.mask is not None and slot.buffer.role is not Role.LOCAL
         kind = vector_type(dtype, lanes)
         if stride == 1 and not masked:
-            self.f.line(f"store {kind} {value.name}, ptr {self._pointer(slot, flat)}, align {align}")
+            aligned = stream and all(c % lanes == 0 for n, c in flat.terms if n != self.lane.var)
+            hint = ""
+            if aligned and flat.const % lanes == 0:
+                align, hint = min(lanes * dtype.size_bytes, 64), ", !nontemporal !0"
+            self.f.line(f"store {kind} {value.name}, ptr {self._pointer(slot, flat)}, align {align}{hint}")
         elif stride == 1:
             self.f.line(
                 f"call void @llvm.masked.store.v{lanes}f{dtype.bits}.p0({kind} {value.name}, "

@@ -127,9 +127,12 @@ class Alloc:
 
 @dataclass(frozen=True, slots=True)
 class Store:
+    """``stream``: past the caches, for results larger than they are."""
+
     buffer: str
     index: tuple[Affine, ...]
     value: Expr
+    stream: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,8 +221,9 @@ def _format(stmts: tuple[Stmt, ...], indent: str) -> Iterator[str]:
             case Alloc(b, body):
                 yield f"{indent}{b.name}: {b.dtype}{list(b.shape)} {b.role}"
                 yield from _format(body, indent)
-            case Store(buffer, index, value):
-                yield f"{indent}{buffer}[{', '.join(map(str, index))}] = {format_expr(value)}"
+            case Store(buffer, index, value, stream):
+                arrow = "=stream=" if stream else "="
+                yield f"{indent}{buffer}[{', '.join(map(str, index))}] {arrow} {format_expr(value)}"
             case Update(buffer, index, reducer, value):
                 yield f"{indent}{buffer}[{', '.join(map(str, index))}] {reducer}= {format_expr(value)}"
 

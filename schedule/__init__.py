@@ -1,6 +1,7 @@
 """How it is computed: steps, schedules, replay, lowering."""
 
 from tunesmith.schedule.lower import Limits, lower, lower_state
+from tunesmith.schedule.sketch import Hole, Knob, Sketch
 from tunesmith.schedule.state import State, replay
 from tunesmith.schedule.steps import (
     PREPARE,
@@ -20,6 +21,7 @@ from tunesmith.schedule.steps import (
     ScheduleError,
     Split,
     Step,
+    Stream,
     Tail,
     Unroll,
     Vectorize,
@@ -32,8 +34,10 @@ __all__ = [
     "CacheWrite",
     "ComputeAt",
     "Fuse",
+    "Hole",
     "IllegalStep",
     "Inline",
+    "Knob",
     "Limits",
     "Pack",
     "Parallel",
@@ -42,9 +46,11 @@ __all__ = [
     "Reorder",
     "Schedule",
     "ScheduleError",
+    "Sketch",
     "Split",
     "State",
     "Step",
+    "Stream",
     "Tail",
     "Unroll",
     "Vectorize",

@@ -161,7 +161,10 @@ class _Lowering:
         def leaf(scope: Scope) -> tuple[Stmt, ...]:
             body = self._expression(scope, stage.name, stage.body) if value is None else value
             reduce = value is not None
-            return self._guarded(scope, stage, Store(*self._target(scope, stage), body), spatial=reduce)
+            stream = self.state.plans[stage.name].stream
+            return self._guarded(
+                scope, stage, Store(*self._target(scope, stage), body, stream), spatial=reduce
+            )
 
         return leaf
 

@@ -26,6 +26,7 @@ from tunesmith.schedule.steps import (
     Schedule,
     Split,
     Step,
+    Stream,
     Tail,
     Unroll,
     Vectorize,
@@ -58,6 +59,7 @@ class FuseInfo:
 class Plan:
     """How one stage is computed: its loops outermost first, their kinds, and where it stands.
 
+    ``stream``: its result is written past the caches.
     ``at`` is None at the root, else (consumer, loop). ``derivations`` in the order of the steps.
     """
 
@@ -65,6 +67,7 @@ class Plan:
     kinds: dict[str, LoopKind] = field(default_factory=dict)
     derivations: tuple[SplitInfo | FuseInfo, ...] = ()
     at: tuple[str, str] | None = None
+    stream: bool = False
 
     def kind(self, loop: str) -> LoopKind:
         return self.kinds.get(loop, LoopKind.SERIAL)
@@ -152,6 +155,8 @@ def apply(state: State, step: Step) -> State:
             return state.with_plan(step.stage, _vectorize(state, step))
         case Parallel():
             return state.with_plan(step.stage, _parallel(state, step))
+        case Stream():
+            return state.with_plan(step.stage, _stream(state, step))
 
 
 def _restage(state: State, step: Inline | CacheWrite | RFactor, program: Program) -> State:
@@ -267,6 +272,12 @@ def _parallel(state: State, step: Parallel) -> Plan:
     if state.is_reduce_loop(stage, step.loop):
         raise IllegalStep(step, f"{step.loop} reduces: factor it out first")
     return plan
+
+
+def _stream(state: State, step: Stream) -> Plan:
+    if step.stage not in state.program.outputs or state.program.stage(step.stage).reducer is not None:
+        raise IllegalStep(step, "only outputs that reduce nothing are written past the caches")
+    return replace(state.plans[step.stage], stream=True)
 
 
 def _is_inside(state: State, stage: str, consumer: str, loop: str) -> bool:

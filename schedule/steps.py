@@ -9,6 +9,7 @@
          | Fuse(stage, first, second)                 two adjacent loops -> first*second
          | Reorder(stage, loops)                      a new order for these loops, in the places they hold
          | Unroll(stage, loop) | Vectorize(stage, loop) | Parallel(stage, loop)
+         | Stream(stage)                              result written past the caches
          | Pack(stage, tensor, loops, at)             operand copied into the order of its reader's loops
 
 A stage's loops start as its axes followed by its reduce axes. Steps that change stages (Inline, CacheWrite,
@@ -42,6 +43,7 @@ __all__ = [
     "ScheduleError",
     "Split",
     "Step",
+    "Stream",
     "Tail",
     "Unroll",
     "Vectorize",
@@ -146,6 +148,11 @@ class Parallel:
 
 
 @dataclass(frozen=True, slots=True)
+class Stream:
+    stage: str
+
+
+@dataclass(frozen=True, slots=True)
 class Pack:
     """``loops`` are ``stage.loop`` names of the reader or of stages it is computed at, outermost first.
 
@@ -163,7 +170,18 @@ class Pack:
 
 
 Step: TypeAlias = (
-    Inline | CacheWrite | RFactor | ComputeAt | Split | Fuse | Reorder | Unroll | Vectorize | Parallel | Pack
+    Inline
+    | CacheWrite
+    | RFactor
+    | ComputeAt
+    | Split
+    | Fuse
+    | Reorder
+    | Unroll
+    | Vectorize
+    | Parallel
+    | Stream
+    | Pack
 )
 
 _KINDS: dict[str, type[Any]] = {
@@ -177,6 +195,7 @@ _KINDS: dict[str, type[Any]] = {
     "unroll": Unroll,
     "vectorize": Vectorize,
     "parallel": Parallel,
+    "stream": Stream,
     "pack": Pack,
 }
 _NAMES = {cls: name for name, cls in _KINDS.items()}
