@@ -1,0 +1,97 @@
+"""What goes wrong at the command line, and how it is told.
+
+TunesmithError
+  CommandError(exit code)     anything a command refuses
+    UsageError     2          words that make no sense
+    NotFoundError  3          nothing by that name in the database
+  ProgramError     2          shown with file, line, column and a caret
+"""
+
+import sys
+import traceback
+from typing import Any
+
+from tunesmith.ir.errors import ProgramError, TunesmithError
+
+__all__ = ["CommandError", "LocatedError", "NotFoundError", "UsageError", "exit_code", "report"]
+
+FAILURE, USAGE, NOT_FOUND = 1, 2, 3
+
+
+class CommandError(TunesmithError):
+    code = FAILURE
+
+
+class UsageError(CommandError):
+    code = USAGE
+
+
+class NotFoundError(CommandError):
+    code = NOT_FOUND
+
+
+class LocatedError(ProgramError):
+    """A ProgramError that knows where its text came from: a file's path, ``<stdin>``, or an operator."""
+
+    def __init__(self, error: ProgramError, label: str, text: str) -> None:
+        super().__init__(error.reason, error.line, error.column)
+        self.label = label
+        lines = text.split("\n")
+        self.source = lines[error.line - 1] if 0 < error.line <= len(lines) else ""
+
+    def __str__(self) -> str:
+        where = f"{self.label}:{self.line}:{self.column}" if self.line else self.label
+        return f"{where}: {self.reason}{self._excerpt()}"
+
+    def _excerpt(self) -> str:
+        if not self.source.strip():
+            return ""
+        # Tabs are kept under the caret, so that it stands right whatever their width.
+        lead = "".join("\t" if c == "\t" else " " for c in self.source[: max(self.column - 1, 0)])
+        return f"\n  {self.source.rstrip()}\n  {lead}^"
+
+
+def exit_code(error: BaseException) -> int:
+    if isinstance(error, CommandError):
+        return error.code
+    if isinstance(error, ProgramError):
+        return USAGE
+    return _store_code(error) if isinstance(error, TunesmithError) else FAILURE
+
+
+def _store_code(error: TunesmithError) -> int:
+    from tunesmith.db.errors import BadQuery, NotFound
+
+    if isinstance(error, NotFound):
+        return NOT_FOUND
+    return USAGE if isinstance(error, BadQuery) else FAILURE
+
+
+def report(error: Exception, *, as_json: bool) -> int:
+    """Tell the user and return the exit code. A fault of ours comes with its traceback."""
+    ours = not isinstance(error, TunesmithError | OSError)
+    if ours:
+        traceback.print_exception(error)
+    if as_json:
+        from tunesmith.cli.output import emit_json
+
+        emit_json({"error": _as_json(error)})
+    if not ours:
+        sys.stderr.write(f"error: {_text(error)}\n")
+    return exit_code(error)
+
+
+def _text(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
+    return str(error)
+
+
+def _as_json(error: Exception) -> dict[str, Any]:
+    data: dict[str, Any] = {"type": type(error).__name__, "message": _text(error)}
+    data["exit_code"] = exit_code(error)
+    if isinstance(error, ProgramError):
+        data |= {"message": error.reason, "line": error.line, "column": error.column}
+    if isinstance(error, LocatedError):
+        data |= {"type": "ProgramError", "source": error.label, "text": error.source}
+    return data
