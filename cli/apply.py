@@ -1,0 +1,105 @@
+"""`tunesmith apply`: rebuild the best kernel and write it where other programs can use it."""
+
+import argparse
+import os
+import re
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from tunesmith.cli.commands import WHAT, WHAT_HELP, add_common, positive_int
+from tunesmith.cli.lookup import best_of, resolve, this_machine
+from tunesmith.cli.output import emit_json, format_bytes, line
+
+__all__ = ["EXAMPLES", "SUMMARY", "arguments", "run", "write_all"]
+
+SUMMARY = """\
+Rebuild the best kernel of a program, or one record, and write it. The shared library needs neither Python nor
+Tunesmith; the header says how to call it."""
+
+EXAMPLES = (
+    "tunesmith apply examples/bert_ffn.py -o build/",
+    "tunesmith apply 'matmul(512,512,512)' --name mm512 --emit library,header,asm",
+)
+
+_FILES = {
+    "llvm": "{name}.ll",
+    "asm": "{name}.s",
+    "object": "{name}.o",
+    "library": "lib{name}.so",
+    "header": "{name}.h",
+}
+_C_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("what", metavar=WHAT, help=WHAT_HELP)
+    parser.add_argument(
+        "-o", "--output", type=Path, default=Path(), metavar="DIR", help="default: this folder"
+    )
+    parser.add_argument(
+        "--name", type=c_name, help="of the C function and the files (default: the program's)"
+    )
+    parser.add_argument(
+        "--emit", type=kinds, default=("library", "header"), metavar="KIND,…", help=f"of {', '.join(_FILES)}"
+    )
+    parser.add_argument("--threads", type=positive_int, default=1, metavar="N", help="default: 1")
+    add_common(parser)
+
+
+def c_name(text: str) -> str:
+    if not _C_NAME.fullmatch(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no C identifier")
+    return text
+
+
+def kinds(text: str) -> tuple[str, ...]:
+    wanted = tuple(dict.fromkeys(filter(None, text.split(","))))
+    unknown = [kind for kind in wanted if kind not in _FILES]
+    if unknown or not wanted:
+        raise argparse.ArgumentTypeError(f"{text!r}: choose from {', '.join(_FILES)}")
+    return wanted
+
+
+def run(args: argparse.Namespace) -> int:
+    subject = resolve(args.what, args.db)
+    record = subject.record or best_of(subject, this_machine(args.threads), args.db).record
+
+    from tunesmith.tuning import artifact
+
+    name = args.name or _safe_name(record.workload.name)
+    built = {_FILES[kind].format(name=name): artifact(record, kind, name=name) for kind in args.emit}
+    write_all(args.output, built)
+    if args.json:
+        files = [{"path": str(args.output / file), "size_bytes": len(data)} for file, data in built.items()]
+        emit_json({"record": record.id, "name": name, "files": files})
+        return 0
+    line(f"record {record.id}: {record.workload.name}, tuned for {record.target.cpu}")
+    for file, data in built.items():
+        line(f"wrote {args.output / file} ({format_bytes(len(data))})")
+    return 0
+
+
+def _safe_name(name: str) -> str:
+    """A record may come from anywhere, so its name is not trusted as a path."""
+    word = re.sub(r"\W", "_", name, flags=re.ASCII)[:100] or "kernel"
+    return word if _C_NAME.fullmatch(word) else f"_{word}"[:100]
+
+
+def write_all(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Write all files under names of their own first, then move them into place: a reader sees old or new."""
+    folder.mkdir(parents=True, exist_ok=True)
+    waiting: dict[str, str] = {}
+    try:
+        for name, data in files.items():
+            handle, waiting[name] = tempfile.mkstemp(dir=folder, prefix=f".{name}.")
+            with os.fdopen(handle, "wb") as out:
+                out.write(data)
+            os.chmod(waiting[name], 0o755 if name.endswith(".so") else 0o644)
+        for name in files:
+            os.replace(waiting.pop(name), folder / name)
+    finally:
+        for path in waiting.values():
+            with suppress(OSError):
+                os.unlink(path)

@@ -1,0 +1,73 @@
+"""`tunesmith best`: what is known to be fastest for a program on this machine."""
+
+import argparse
+from typing import Any
+
+from tunesmith.cli.commands import WHAT, WHAT_HELP, add_common, positive_int
+from tunesmith.cli.figures import peak_fraction, threads_text
+from tunesmith.cli.lookup import best_of, resolve, this_machine
+from tunesmith.cli.output import emit_json, format_gflops, format_percent, format_time, line
+from tunesmith.db import Best, Match
+
+__all__ = ["EXAMPLES", "SUMMARY", "arguments", "run"]
+
+SUMMARY = """\
+The best record of a program for this machine, at once: from the same target if there is one, else from the
+most similar. The answer says which. Exit code 3 if nothing is known."""
+
+EXAMPLES = (
+    "tunesmith best 'matmul(512,512,512)'",
+    "tunesmith best examples/bert_ffn.py --threads 2 --json",
+)
+
+_MATCHES = {
+    Match.EXACT: "measured on this very kind of machine",
+    Match.SAME_CPU: "measured on the same CPU with other caches or cores",
+    Match.SAME_ARCH: "measured on another CPU of this architecture; tuning here will likely do better",
+    Match.ANY: "measured somewhere",
+}
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("what", metavar=WHAT, help=WHAT_HELP)
+    parser.add_argument("--threads", type=positive_int, default=1, metavar="N", help="default: 1")
+    add_common(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    subject = resolve(args.what, args.db)
+    found = best_of(subject, this_machine(args.threads), args.db)
+    if args.json:
+        emit_json(_as_json(found))
+    else:
+        _print(found)
+    return 0
+
+
+def _as_json(found: Best) -> dict[str, Any]:
+    record = found.record
+    work = record.workload
+    return {
+        "match": found.match.value,
+        "record": record.id,
+        "workload": {"hash": work.hash, "name": work.name, "flops": work.flops, "min_bytes": work.min_bytes},
+        "target": record.target.fingerprint,
+        "threads": record.target.threads,
+        "time_s": found.time_s,
+        "raced": found.raced,
+        "gflops": found.gflops,
+        "peak_fraction": peak_fraction(record.target, work.dtype, found.gflops),
+        "schedule": record.schedule,
+        "created_at": record.created_at.isoformat(),
+    }
+
+
+def _print(found: Best) -> None:
+    record, target = found.record, found.record.target
+    share = format_percent(peak_fraction(target, record.workload.dtype, found.gflops))
+    how = "in the final race" if found.raced else "in its trial; not raced against others yet"
+    figures = f"{format_time(found.time_s)}, {format_gflops(found.gflops)}, {share} of peak"
+    line(f"{record.workload.name}: {figures} ({how})")
+    line(f"match {found.match.value}: {_MATCHES[found.match]} ({target.model}, {threads_text(target)})")
+    line(f"record {record.id}, {record.created_at:%Y-%m-%d %H:%M}")
+    line(f"next: tunesmith apply {record.id} -o DIR   writes a shared library and its C header")

@@ -1,0 +1,43 @@
+"""`tunesmith serve`: the HTTP service with its tuner in one process."""
+
+import argparse
+
+from tunesmith.cli.commands import add_common
+from tunesmith.cli.database import database_url
+from tunesmith.cli.output import note
+from tunesmith.db import default_url
+
+__all__ = ["EXAMPLES", "SUMMARY", "arguments", "run"]
+
+SUMMARY = """\
+Run the HTTP service: jobs, records, best schedules and artifacts. Jobs are tuned on this machine, one at a
+time."""
+
+EXAMPLES = (
+    "tunesmith serve",
+    "tunesmith serve --port 9000 --db sqlite:////srv/tunesmith.db",
+)
+
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
+    parser.add_argument("--port", type=port, default=8700, help="default: 8700")
+    add_common(parser)
+
+
+def port(text: str) -> int:
+    value = int(text)
+    if not 0 <= value <= 65535:
+        raise argparse.ArgumentTypeError(f"{value} is no port; choose 1 to 65535")
+    return value
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.host not in _LOOPBACK:
+        note(f"warning: whoever reaches {args.host}:{args.port} can run jobs here; there are no keys yet")
+    from tunesmith.service import serve
+
+    serve(args.host, args.port, database_url(args.db) or default_url())
+    return 0
