@@ -47,14 +47,15 @@ class ReadSession:
 class WriteSession(ReadSession):
     """One transaction: committed when the function it was given to returns, undone when it raises."""
 
-    def run(self, statement: sa.Insert | sa.Update | sa.Delete) -> int:
-        """Executes a change; returns the number of rows it touched."""
+    def run(self, statement: sa.Update) -> int:
+        """Executes a change; returns the number of rows it found."""
         return self._connection.execute(statement).rowcount
 
     def insert_new(self, table: sa.Table, row: Mapping[str, Any]) -> bool:
         """Inserts unless a row with that key exists; returns whether it did."""
         dialect = postgresql if self._connection.dialect.name == "postgresql" else sqlite
-        return self.run(dialect.insert(table).values(**row).on_conflict_do_nothing()) > 0
+        statement = dialect.insert(table).values(**row).on_conflict_do_nothing()
+        return self._connection.execute(statement.returning(table.c.id)).first() is not None
 
 
 class Database:

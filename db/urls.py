@@ -25,7 +25,9 @@ def normalize(url: str | os.PathLike[str]) -> str:
     """
     text = os.fspath(url)
     if "://" not in text:
-        text = f"{_SQLITE}{Path(text).expanduser().absolute()}" if text not in ("", ":memory:") else _SQLITE
+        if text not in ("", ":memory:"):
+            return f"{_SQLITE}{Path(text).expanduser().absolute()}"
+        text = _SQLITE
     scheme, _, rest = text.partition("://")
     if scheme in ("sqlite", "sqlite+pysqlite"):
         return _file_url(rest)

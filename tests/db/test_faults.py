@@ -1,0 +1,120 @@
+"""What is wrong with the database, said so that a user can mend it."""
+
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import db_samples as samples
+import pytest
+
+from tunesmith.db import DatabaseLocked, DatabaseUnavailable, default_url, open_store, quick_best
+from tunesmith.ir.errors import TunesmithError
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "test.db"
+
+
+@pytest.fixture
+def locked(path: Path) -> Iterator[None]:
+    """Another process holds the write lock."""
+    open_store(path).close()
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    yield
+    other.close()
+
+
+@pytest.mark.usefixtures("locked")
+def test_locked(path: Path) -> None:
+    with open_store(path, busy_timeout_s=0.05) as store:
+        assert store.best("w") is None, "readers do not wait for a writer"
+        with pytest.raises(DatabaseLocked, match=r"test\.db is locked by another process"):
+            store.add(samples.record())
+
+
+def test_in_memory_is_refused() -> None:
+    for url in (
+        "sqlite://",
+        "sqlite:///",
+        "sqlite:///:memory:",
+        ":memory:",
+        "sqlite:///file:x?mode=memory&uri=true",
+    ):
+        with pytest.raises(DatabaseUnavailable, match="in-memory"):
+            open_store(url)
+
+
+def test_other_databases_are_refused() -> None:
+    with pytest.raises(DatabaseUnavailable, match="mysql: is not a supported database"):
+        open_store("mysql://localhost/x")
+
+
+def test_missing_folder(tmp_path: Path) -> None:
+    with pytest.raises(DatabaseUnavailable, match=r"folder .*nowhere does not exist"):
+        open_store(tmp_path / "nowhere" / "test.db")
+    with pytest.raises(DatabaseUnavailable, match="no database at"):
+        quick_best(tmp_path / "nowhere" / "test.db", "w")
+
+
+def test_a_folder(tmp_path: Path) -> None:
+    with pytest.raises(DatabaseUnavailable, match="cannot be opened"):
+        open_store(tmp_path)
+
+
+def test_not_a_database(path: Path) -> None:
+    path.write_bytes(b"all kinds of text " * 1000)
+    with pytest.raises(DatabaseUnavailable, match="is not a SQLite database"):
+        open_store(path)
+    with pytest.raises(DatabaseUnavailable, match="is not a SQLite database"):
+        quick_best(path, "w")
+    assert path.read_bytes().startswith(b"all kinds"), "what is not ours stays as it was"
+
+
+def test_damaged_pages(path: Path) -> None:
+    with open_store(path) as store:
+        store.add_all(samples.record() for _ in range(200))
+    raw = sqlite3.connect(path)
+    raw.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    size = raw.execute("PRAGMA page_size").fetchone()[0]
+    raw.close()
+    data = bytearray(path.read_bytes())
+    kept = size * 60  # what was made first: the schema and the empty tables
+    data[kept:] = b"\xff" * (len(data) - kept)
+    path.write_bytes(data)
+    with open_store(path) as store, pytest.raises(DatabaseUnavailable, match=r"damaged\. Restore a backup"):
+        store.records(limit=1000)
+
+
+def test_writing_through_a_reader(path: Path) -> None:
+    open_store(path).close()
+    with (
+        open_store(path, read_only=True) as store,
+        pytest.raises(DatabaseUnavailable, match="for reading only"),
+    ):
+        store.add(samples.record())
+
+
+def test_postgresql_that_does_not_answer() -> None:
+    with pytest.raises(DatabaseUnavailable, match=r"does not answer|pip install 'psycopg") as caught:
+        open_store("postgresql://me:secret@127.0.0.1:1/tunesmith")
+    assert "secret" not in str(caught.value)
+
+
+def test_our_own_mistakes_are_not_dressed_up(path: Path) -> None:
+    with open_store(path) as store, pytest.raises(Exception, match="no such table") as caught:
+        store._database.read(lambda session: session.fetch("SELECT * FROM songs", {}))
+    assert not isinstance(caught.value, TunesmithError)
+
+
+def test_the_user_s_own_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platformdirs.user_data_path", lambda app: tmp_path / "data" / app)
+    assert default_url() == f"sqlite:///{tmp_path}/data/tunesmith/tunesmith.db"
+    assert quick_best(None, "w") is None
+    assert not (tmp_path / "data").exists()
+    record = samples.record()
+    with open_store() as store:
+        store.add(record)
+    best = quick_best(None, samples.WORKLOAD.hash, samples.TARGET)
+    assert best is not None and best.record == record

@@ -1,0 +1,115 @@
+"""Queries walk an index, whatever the number of records. Read from SQLite's own plans."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import db_samples as samples
+import pytest
+import sqlalchemy as sa
+
+from tunesmith.db import JobState, Order, Store, open_store
+from tunesmith.records import Status
+
+HASH, FINGERPRINT = samples.WORKLOAD.hash, samples.TARGET.fingerprint
+OTHER_CPU = samples.target(cpu="icelake-server")
+
+
+@pytest.fixture
+def store(sqlite_url: str) -> Iterator[Store]:
+    with open_store(sqlite_url) as store:
+        store.add_all(samples.record() for _ in range(3))
+        store.add(samples.record(target=OTHER_CPU))
+        yield store
+
+
+def plan(store: Store, act: Callable[[Store], Any]) -> list[str]:
+    """The steps of all queries that ``act`` makes."""
+    queries: list[tuple[str, Any]] = []
+    engine = store._database.engine
+
+    def note(conn: Any, cursor: Any, sql: str, values: Any, context: Any, many: bool) -> None:
+        if sql.lstrip().startswith(("SELECT", "UPDATE")):
+            queries.append((sql, values))
+
+    sa.event.listen(engine, "before_cursor_execute", note)
+    act(store)
+    sa.event.remove(engine, "before_cursor_execute", note)
+    assert queries
+    with engine.connect() as connection:
+        explained = [connection.exec_driver_sql("EXPLAIN QUERY PLAN " + sql, v) for sql, v in queries]
+        return [row[-1] for rows in explained for row in rows]
+
+
+def indices(steps: list[str]) -> set[str]:
+    words = [word for step in steps for word in step.split()]
+    return {word for word in words if word.startswith("ix_")}
+
+
+def walks(steps: list[str]) -> bool:
+    """No table is read from end to end, and nothing is sorted."""
+    scans = [s for s in steps if s.startswith("SCAN") and "INDEX" not in s and "CONSTANT ROW" not in s]
+    return not scans and not any("TEMP B-TREE" in step for step in steps)
+
+
+@pytest.mark.parametrize("target", [samples.TARGET, FINGERPRINT, samples.target(model="new")])
+def test_best(store: Store, target: Any) -> None:
+    steps = plan(store, lambda s: s.best(HASH, target))
+    assert walks(steps), steps
+    assert "ix_record_best" in indices(steps)
+
+
+def test_best_of_all_targets(store: Store) -> None:
+    steps = plan(store, lambda s: s.best(HASH, None))
+    assert walks(steps), steps
+    assert indices(steps) == {"ix_record_fastest"}
+
+
+@pytest.mark.parametrize(
+    ("filters", "index"),
+    [
+        ({}, "ix_record_created"),
+        ({"workload": HASH}, "ix_record_workload"),
+        ({"workload": HASH, "target": FINGERPRINT}, "ix_record_history"),
+        ({"target": FINGERPRINT}, "ix_record_target"),
+        ({"status": Status.OK}, "ix_record_status"),
+        ({"job": "j"}, "ix_record_job"),
+        ({"workload": HASH, "order": Order.TIME}, "ix_record_fastest"),
+        ({"workload": HASH, "target": FINGERPRINT, "order": Order.TIME}, "ix_record_best"),
+    ],
+)
+@pytest.mark.parametrize("method", ["records", "summaries"])
+def test_lists(store: Store, filters: dict[str, Any], index: str, method: str) -> None:
+    cursor = getattr(store, method)(limit=1, **filters).next_cursor
+    for start in (None, cursor):
+        steps = plan(store, lambda s: getattr(s, method)(limit=1, cursor=start, **filters))  # noqa: B023
+        assert walks(steps), steps
+        assert index in indices(steps)
+
+
+def test_history(store: Store) -> None:
+    steps = plan(store, lambda s: s.history(HASH, FINGERPRINT))
+    assert walks(steps), steps
+
+
+def test_get(store: Store) -> None:
+    steps = plan(store, lambda s: s.get(s.records().items[0].id))
+    assert walks(steps), steps
+
+
+def test_workloads(store: Store) -> None:
+    steps = plan(store, lambda s: s.workloads())
+    assert walks(steps), steps
+    assert indices(steps) == {"ix_workload_created", "ix_record_fastest"}
+
+
+def test_jobs(store: Store) -> None:
+    steps = plan(store, lambda s: (s.jobs.claim_next("a"), s.jobs.list(state=JobState.QUEUED), s.jobs.list()))
+    assert walks(steps), steps
+    assert indices(steps) == {"ix_job_state", "ix_job_created"}
+
+
+def test_a_race(store: Store) -> None:
+    first = store.records(workload=HASH, target=FINGERPRINT).items[0]
+    steps = plan(store, lambda s: s.set_race({first.id: 1e-3}))
+    assert walks(steps), steps
+    assert indices(steps) == {"ix_record_best"}
