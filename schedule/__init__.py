@@ -1,7 +1,7 @@
 """How it is computed: steps, schedules, replay, lowering."""
 
 from tunesmith.schedule.lower import Limits, lower, lower_state
-from tunesmith.schedule.sketch import Hole, Knob, Sketch
+from tunesmith.schedule.sketch import TAILS, Ceiling, Hole, Knob, Sketch
 from tunesmith.schedule.state import State, replay
 from tunesmith.schedule.steps import (
     PREPARE,
@@ -31,7 +31,9 @@ __all__ = [
     "PREPARE",
     "ROOT",
     "SCHEMA_VERSION",
+    "TAILS",
     "CacheWrite",
+    "Ceiling",
     "ComputeAt",
     "Fuse",
     "Hole",

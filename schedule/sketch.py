@@ -1,7 +1,8 @@
 """Sketches: schedules with holes, and the knobs that fill them.
 
-    Sketch = name, steps with Hole(knob) for numbers, Knob…
-    Knob   = name, values…          a finite domain; a candidate chooses one value by its index
+    Sketch  = name, steps with Hole(knob) for numbers, Knob…, Ceiling…
+    Knob    = name, values…         a finite domain; a candidate chooses one value by its index
+    Ceiling = knob…, bound          the product of these knobs' values stays at or below the bound
 
 A choice that changes the loop structure makes another sketch; a knob only changes numbers. The structure of a
 sketch is therefore replayed once, and all its candidates are rows of an integer matrix.
@@ -14,7 +15,7 @@ from typing import Any
 
 from tunesmith.schedule.steps import Schedule, Step, Tail
 
-__all__ = ["TAILS", "Hole", "Knob", "Sketch", "fill"]
+__all__ = ["TAILS", "Ceiling", "Hole", "Knob", "Sketch", "fill"]
 
 TAILS = (Tail.PEEL, Tail.OVERLAP, Tail.MASK)
 """A tail knob's values are indices into this tuple."""
@@ -35,6 +36,14 @@ class Knob:
     values: tuple[int, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Ceiling:
+    """What hardware sets a bound to: registers of a tile, statements of unrolled code, bytes of a buffer."""
+
+    knobs: tuple[str, ...]
+    bound: int
+
+
 def fill(step: Step, value: Callable[[str], Any]) -> Step:
     """The step with every hole replaced by ``value(knob)``."""
     changes: dict[str, Any] = {}
@@ -52,6 +61,7 @@ class Sketch:
     name: str
     steps: tuple[Step, ...]
     knobs: tuple[Knob, ...]
+    ceilings: tuple[Ceiling, ...] = ()
 
     @cached_property
     def column(self) -> dict[str, int]:

@@ -53,6 +53,9 @@ SCHEMA_VERSION = 1
 ROOT = "root"
 PREPARE = "prepare"
 
+Size: TypeAlias = Any
+"""An int; in a sketch it may be a Hole, and over a population an array."""
+
 
 class ScheduleError(TunesmithError):
     """The JSON form is not a schedule."""
@@ -112,8 +115,8 @@ class ComputeAt:
 class Split:
     stage: str
     loop: str
-    factors: tuple[int, ...]
-    tail: Tail = Tail.PEEL
+    factors: tuple[Size, ...]
+    tail: Tail | Size = Tail.PEEL
 
 
 @dataclass(frozen=True, slots=True)

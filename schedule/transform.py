@@ -59,7 +59,8 @@ def cache_write(program: Program, step: CacheWrite) -> Program:
 def rfactor(program: Program, step: RFactor) -> Program:
     """Split a reduce axis and turn one part into an axis of ``stage.rf``, over which ``stage`` then reduces.
 
-    The new axis is the last one of ``stage.rf``; the part that stays is named as the axis was.
+    The new axis is the last one of ``stage.rf``, named ``lane`` (or ``lane2`` … when that is taken); the part
+    that stays is named as the axis was.
     """
     stage = program.stage(step.stage)
     axis = next((a for a in stage.reduce_axes if a.name == step.axis), None)
@@ -68,19 +69,19 @@ def rfactor(program: Program, step: RFactor) -> Program:
     if not 1 < step.factor <= axis.extent:
         raise IllegalStep(step, f"the factor must be in 2..{axis.extent}")
     name = _fresh(program, f"{stage.name}.rf", step)
+    taken = {a.name for a in stage.all_axes}
+    fresh = next(n for n in ("lane", *(f"lane{i}" for i in range(2, 99))) if n not in taken)
     outer = -(-axis.extent // step.factor)
     if step.part is Part.INNER:  # axis = rest * factor + lane
         lane_extent, rest_extent = step.factor, outer
-        value = var(axis.name) * step.factor + var("lane")
+        value = var(axis.name) * step.factor + var(fresh)
     else:  # axis = lane * factor + rest
         lane_extent, rest_extent = outer, step.factor
-        value = var("lane") * step.factor + var(axis.name)
-    if any(a.name == "lane" for a in stage.all_axes):
-        raise IllegalStep(step, "it is factored already")
+        value = var(fresh) * step.factor + var(axis.name)
     body = substitute(stage.body, {axis.name: value})
     if outer * step.factor != axis.extent:
         body = Within((constant(axis.extent - 1) - value,), body, Const(stage.reducer.identity))
-    lane = Axis("lane", lane_extent)
+    lane = Axis(fresh, lane_extent)
     rest = tuple(Axis(axis.name, rest_extent) if a is axis else a for a in stage.reduce_axes)
     partial = replace(stage, name=name, axes=(*stage.axes, lane), reduce_axes=rest, body=body)
     index: tuple[Affine, ...] = tuple(var(a.name) for a in partial.axes)

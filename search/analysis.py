@@ -1,0 +1,93 @@
+"""What the structure of a program says about how a stage can run."""
+
+from tunesmith.ir.expr import Load, Reducer, Unary, Within, loads, walk
+from tunesmith.ir.program import Program, Stage
+
+__all__ = [
+    "flat_stride",
+    "has_reuse",
+    "is_constant",
+    "is_expensive",
+    "is_guarded",
+    "lane_axis",
+    "reads_pointwise",
+    "shared_axes",
+]
+
+
+def flat_stride(program: Program, load: Load, axis: str) -> int:
+    """Elements between the addresses of neighbours along an axis; 0 when the load does not depend on it."""
+    stride, total = 1, 0
+    for index, extent in zip(reversed(load.index), reversed(program.tensors[load.tensor].shape), strict=True):
+        total += index.coefficient(axis) * stride
+        stride *= extent
+    return total
+
+
+def has_reuse(stage: Stage) -> bool:
+    """Whether some operand is read again for another value of a spatial axis (products, convolutions)."""
+    if stage.reducer is None:
+        return False
+    for load in loads(stage.body):
+        names = {n for i in load.index for n in i.names}
+        if any(a.extent > 1 and a.name not in names for a in stage.axes):
+            return True
+    return False
+
+
+def shared_axes(stage: Stage) -> tuple[str, ...]:
+    """Spatial axes that every operand is indexed by: nothing is reused along them (batches, channels)."""
+    index_names = [{n for i in load.index for n in i.names} for load in loads(stage.body)]
+    return tuple(a.name for a in stage.axes if all(a.name in names for names in index_names))
+
+
+def is_constant(program: Program, tensor: str) -> bool:
+    return any(t.name == tensor and t.const for t in program.inputs)
+
+
+def is_expensive(stage: Stage) -> bool:
+    """Whether recomputing the body costs more than reading a stored value."""
+    return any(isinstance(n, Unary) for n in walk(stage.body)) or sum(1 for _ in walk(stage.body)) > 24
+
+
+def is_guarded(stage: Stage) -> bool:
+    return any(isinstance(n, Within) for n in walk(stage.body))
+
+
+def reads_pointwise(stage: Stage, producer: Stage) -> bool:
+    """Whether an elementwise stage reads a producer of its own shape, only at its own index."""
+    names = tuple(a.name for a in stage.axes)
+    mine = [load for load in loads(stage.body) if load.tensor == producer.name]
+    return (
+        stage.reducer is None
+        and stage.shape == producer.shape
+        and bool(mine)
+        and all(
+            len(i.terms) == 1 and i.terms[0] == (n, 1) and i.const == 0
+            for load in mine
+            for i, n in zip(load.index, names, strict=True)
+        )
+    )
+
+
+def lane_axis(program: Program, stage: Stage, packable: frozenset[str]) -> str | None:
+    """The spatial axis to vectorize: the last one along which operands lie close, or can be packed to."""
+    for axis in reversed(stage.axes):
+        if axis.extent == 1:
+            continue
+        strided = [x for x in loads(stage.body) if flat_stride(program, x, axis.name) not in (0, 1)]
+        if all(x.tensor in packable for x in strided):
+            return axis.name
+        return None
+    return None
+
+
+def reduces_contiguously(program: Program, stage: Stage) -> str | None:
+    """A reduce axis along which some operand is contiguous and none is strided."""
+    if stage.reducer not in tuple(Reducer):
+        return None
+    for axis in reversed(stage.reduce_axes):
+        strides = [flat_stride(program, x, axis.name) for x in loads(stage.body)]
+        if axis.extent > 1 and 1 in strides:
+            return axis.name
+    return None

@@ -1,0 +1,34 @@
+"""Elementwise stages that are cheaper to recompute than to store."""
+
+from dataclasses import dataclass
+
+from tunesmith.ir.expr import Load
+from tunesmith.schedule import Inline
+from tunesmith.search.analysis import has_reuse, is_expensive, is_guarded
+from tunesmith.search.draft import Draft
+from tunesmith.search.rules.base import Hardware
+
+__all__ = ["AlwaysInline"]
+
+
+@dataclass(frozen=True)
+class AlwaysInline:
+    """An elementwise stage goes into its consumers' bodies: always when it only moves or cheaply combines
+    data, or has one consumer; never when a consumer would evaluate it many times over or behind guards."""
+
+    name: str = "inline"
+
+    def apply(self, draft: Draft, stage: str, hardware: Hardware) -> list[Draft]:
+        s = draft.stage(stage)
+        if s.reducer is not None or stage in draft.program.outputs:
+            return []
+        consumers = draft.program.consumers(stage)
+        moves = isinstance(s.body, Load)
+        if not moves and any(has_reuse(c) for c in consumers):
+            return []
+        if is_guarded(s) and any(c.reducer is not None for c in consumers):
+            return []
+        reads = sum(1 for c in consumers for t in c.reads if t == stage)
+        if is_expensive(s) and reads > 1:
+            return []
+        return [draft.do(Inline(stage)).finish(stage)]

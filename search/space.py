@@ -1,0 +1,90 @@
+"""The space of a program: all sketches that the rules derive."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from tunesmith.ir.program import Program
+from tunesmith.records import Target
+from tunesmith.schedule import IllegalStep, Schedule, Sketch, replay
+from tunesmith.search.draft import Draft
+from tunesmith.search.rules import DEFAULT_RULES, Hardware, Rule
+
+__all__ = ["Space", "derive"]
+
+_log = logging.getLogger(__name__)
+_MOST_DRAFTS = 96
+
+
+@dataclass(frozen=True)
+class Space:
+    """``disabled`` names rules that failed on this program, with the reason."""
+
+    program: Program
+    sketches: tuple[Sketch, ...]
+    disabled: tuple[str, ...] = ()
+
+    @property
+    def size(self) -> int:
+        return sum(s.size for s in self.sketches)
+
+
+def derive(program: Program, target: Target, rules: Sequence[Rule] = DEFAULT_RULES) -> Space:
+    """Walk the stages from the last to the first; the first rule that applies to a stage decides it.
+
+    A rule that raises anything but IllegalStep is disabled for this program and logged.
+    """
+    hardware = Hardware.of(target, program.stages[-1].dtype)
+    disabled: dict[str, str] = {}
+    drafts = [Draft(replay(program, Schedule()))]
+    finished: list[Draft] = []
+    while drafts:
+        following: list[Draft] = []
+        for draft in drafts:
+            stage = _next_stage(draft)
+            if stage is None:
+                finished.append(draft)
+            else:
+                following.extend(_decide(draft, stage, hardware, rules, disabled))
+        drafts = _thin(following, _MOST_DRAFTS)
+    sketches = _named_apart([d.sketch() for d in _thin(finished, _MOST_DRAFTS)])
+    return Space(program, sketches, tuple(f"{n}: {why}" for n, why in disabled.items()))
+
+
+def _next_stage(draft: Draft) -> str | None:
+    return next((s.name for s in reversed(draft.program.stages) if s.name not in draft.done), None)
+
+
+def _decide(
+    draft: Draft, stage: str, hardware: Hardware, rules: Sequence[Rule], disabled: dict[str, str]
+) -> list[Draft]:
+    for rule in rules:
+        if rule.name in disabled:
+            continue
+        try:
+            drafts = rule.apply(draft, stage, hardware)
+        except IllegalStep:
+            continue
+        except Exception as e:  # a fault in one rule must not end the run: the others go on without it
+            disabled[rule.name] = f"{type(e).__name__}: {e}"
+            _log.exception("sketch rule %s failed and is disabled for this program", rule.name)
+            continue
+        if drafts:
+            return drafts
+    return [draft.finish(stage)]
+
+
+def _thin(drafts: list[Draft], most: int) -> list[Draft]:
+    """At most so many, evenly spread over the variants."""
+    if len(drafts) <= most:
+        return drafts
+    return [drafts[i * len(drafts) // most] for i in range(most)]
+
+
+def _named_apart(sketches: list[Sketch]) -> tuple[Sketch, ...]:
+    seen: dict[str, int] = {}
+    out = []
+    for s in sketches:
+        n = seen[s.name] = seen.get(s.name, 0) + 1
+        out.append(s if n == 1 else replace(s, name=f"{s.name} #{n}"))
+    return tuple(out)
