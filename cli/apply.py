@@ -39,22 +39,22 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "-o", "--output", type=Path, default=Path(), metavar="DIR", help="default: this folder"
     )
     parser.add_argument(
-        "--name", type=c_name, help="of the C function and the files (default: the program's)"
+        "--name", type=_c_name, help="of the C function and the files (default: the program's)"
     )
     parser.add_argument(
-        "--emit", type=kinds, default=("library", "header"), metavar="KIND,…", help=f"of {', '.join(_FILES)}"
+        "--emit", type=_kinds, default=("library", "header"), metavar="KIND,…", help=f"of {', '.join(_FILES)}"
     )
     parser.add_argument("--threads", type=positive_int, default=1, metavar="N", help="default: 1")
     add_common(parser)
 
 
-def c_name(text: str) -> str:
+def _c_name(text: str) -> str:
     if not _C_NAME.fullmatch(text):
         raise argparse.ArgumentTypeError(f"{text!r} is no C identifier")
     return text
 
 
-def kinds(text: str) -> tuple[str, ...]:
+def _kinds(text: str) -> tuple[str, ...]:
     wanted = tuple(dict.fromkeys(filter(None, text.split(","))))
     unknown = [kind for kind in wanted if kind not in _FILES]
     if unknown or not wanted:

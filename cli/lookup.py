@@ -1,6 +1,7 @@
 """From what a user names (a program, a workload's hash, a record's id) to what the database knows of it."""
 
 import re
+import shlex
 from dataclasses import dataclass
 
 from tunesmith.cli.database import database_url, open_database
@@ -54,5 +55,6 @@ def best_of(subject: Subject, target: Target | None, db: str | None) -> Best:
             " `tunesmith query` lists what is known"
         )
     raise NotFoundError(
-        f"nothing is known yet of {subject.word} on this machine; to find it: tunesmith tune '{subject.word}'"
+        f"nothing is known yet of {subject.word} on this machine; to find it:"
+        f" tunesmith tune {shlex.quote(subject.word)}"
     )

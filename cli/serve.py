@@ -23,15 +23,14 @@ _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
-    parser.add_argument("--port", type=port, default=8700, help="default: 8700")
+    parser.add_argument("--port", type=_port, default=8700, help="default: 8700")
     add_common(parser)
 
 
-def port(text: str) -> int:
-    value = int(text)
-    if not 0 <= value <= 65535:
-        raise argparse.ArgumentTypeError(f"{value} is no port; choose 1 to 65535")
-    return value
+def _port(text: str) -> int:
+    if not text.isdecimal() or not 0 <= int(text) <= 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is no port; choose 1 to 65535")
+    return int(text)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -63,14 +63,22 @@ def test_best_states_a_looser_match(run, known_target, filled: tuple[str, Record
 
 @pytest.mark.parametrize("exists", [True, False])
 def test_nothing_known_is_exit_3_and_says_what_to_do(
-    run, known_target, program_file: Path, database: str, exists: bool
+    run, known_target, program_file: Path, database: str, tmp_path: Path, exists: bool
 ) -> None:
     if exists:
         fill(database)
-    outcome = run("best", str(program_file), "--db", database)
+    outcome = run("best", str(program_file), *(("--db", database) if exists else ()))
     assert outcome.code == 3
-    assert f"tunesmith tune '{program_file}'" in outcome.err
-    assert Path(database.removeprefix("sqlite:///")).exists() == exists
+    assert f"tunesmith tune {program_file}" in outcome.err
+    assert not list((tmp_path / "data").rglob("*"))
+
+
+def test_a_database_that_is_named_must_exist(run, known_target, program_file: Path, database: str) -> None:
+    """A mistyped path is not an empty database."""
+    outcome = run("best", str(program_file), "--db", database)
+    assert outcome.code == 1
+    assert "there is no database at" in outcome.err
+    assert not Path(database.removeprefix("sqlite:///")).exists()
 
 
 def test_unknown_ids_are_exit_3(run, known_target, filled: tuple[str, Record]) -> None:
@@ -222,9 +230,9 @@ def describe(monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
     ("level", "text"), [(None, "Program program None"), ("nest", "Program nest 1"), ("asm", "Program asm 1")]
 )
 def test_show_an_unknown_program(
-    run, known_target, describe, program_file: Path, database: str, level: str | None, text: str
+    run, known_target, describe, program_file: Path, level: str | None, text: str
 ) -> None:
-    outcome = run("show", str(program_file), "--db", database, *(("--level", level) if level else ()))
+    outcome = run("show", str(program_file), *(("--level", level) if level else ()))
     assert outcome.out == f"{text}\n"
     assert ("untuned schedule" in outcome.err) == (level is not None)
 
@@ -240,6 +248,6 @@ def test_show_what_is_known(run, known_target, describe, filled) -> None:
 
 
 def test_show_the_record_of_an_unknown_program_is_not_found(
-    run, known_target, describe, program_file: Path, database: str
+    run, known_target, describe, program_file: Path
 ) -> None:
-    assert run("show", str(program_file), "--level", "record", "--db", database).code == 3
+    assert run("show", str(program_file), "--level", "record").code == 3
