@@ -14,7 +14,8 @@ from tunesmith.measure.messages import Message, binary_to_json
 
 __all__ = ["build_candidate", "serve"]
 
-Builder = Callable[[dict[str, Any], dict[str, Any], dict[str, Any]], Binary]
+Builder = Callable[[str, str, str], Binary]
+"""From program, schedule and target, each as JSON text."""
 
 _EXPECTED = ("BuildError", "IllegalStep", "TunesmithError")
 
@@ -33,12 +34,12 @@ def _target(text: str) -> Any:
     return Target.from_json(json.loads(text))
 
 
-def build_candidate(program: dict[str, Any], schedule: dict[str, Any], target: dict[str, Any]) -> Binary:
-    """Compile one schedule of a program, all three in their JSON form."""
+def build_candidate(program: str, schedule: str, target: str) -> Binary:
+    """Compile one schedule of a program."""
     from tunesmith.codegen import build
     from tunesmith.schedule import Schedule
 
-    return build(_program(json.dumps(program)), Schedule.from_json(schedule), _target(json.dumps(target)))
+    return build(_program(program), Schedule.from_json(json.loads(schedule)), _target(target))
 
 
 def _resolve(name: str) -> Builder:
@@ -53,7 +54,7 @@ def _answer(builder: Builder, message: Message) -> Message:
     fields: dict[str, Any] = {}
     blobs: tuple[bytes, ...] = ()
     try:
-        binary = builder(*(json.loads(blob) for blob in message.blobs))
+        binary = builder(*(blob.decode() for blob in message.blobs))
         fields, blobs = {"binary": binary_to_json(binary)}, (binary.object_code,)
     # The boundary of isolation: whatever a candidate does to the builder is an answer about it.
     except Exception as e:

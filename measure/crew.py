@@ -1,5 +1,6 @@
 """Workers that share a queue of jobs and survive what the jobs do to them."""
 
+import os
 import selectors
 import time
 import weakref
@@ -64,10 +65,11 @@ class _Seat:
     served: int = 0
     resident_bytes: int = 0
     worn: bool = False
-    deaf: bool = False
 
 
-def _end_all(seats: list[_Seat]) -> None:
+def _end_all(seats: list[_Seat], owner: int) -> None:
+    if os.getpid() != owner:  # a fork of the owner is not to end its workers
+        return
     for seat in seats:
         seat.process.kill()
     for seat in seats:
@@ -81,7 +83,7 @@ class Crew:
     The workers start at once and are sent a few jobs ahead, so that they have work between two polls. A
     job whose worker dies has failed; the jobs behind it go to the next worker. A job whose worker is
     killed from outside is tried once more. Workers are replaced when they die, overrun a job's
-    timeout, or have grown.
+    timeout, have grown, or say that a job hurt them.
     """
 
     def __init__(self, spec: WorkerSpec, n: int, depth: int = _DEPTH) -> None:
@@ -92,7 +94,7 @@ class Crew:
         self._failed_starts = 0
         self._selector = selectors.DefaultSelector()
         self._seats: list[_Seat] = []
-        self._end = weakref.finalize(self, _end_all, self._seats)
+        self._end = weakref.finalize(self, _end_all, self._seats, os.getpid())
         self._closed = False
         for _ in range(n):
             self._start()
@@ -121,8 +123,9 @@ class Crew:
         return self._selector
 
     def poll(self, timeout_s: float = 0.0) -> list[Outcome]:
-        """Outcomes so far; waits for the first at most ``timeout_s``. WorkerError if no worker starts."""
-        deadline = time.monotonic() + timeout_s
+        """Outcomes so far; while jobs are pending, waits for
+        the first at most ``timeout_s``. WorkerError if no worker starts."""
+        deadline = time.monotonic() + (timeout_s if self.pending else 0.0)
         while True:
             self._dispatch()
             wait = 0.0 if self._done else min(deadline, self._next_alarm()) - time.monotonic()
@@ -200,13 +203,14 @@ class Crew:
             self._failed_starts = 0
         elif message.kind == "stage":
             seat.stage = message.header["stage"]
-        else:
+        elif seat.jobs:
             job = seat.jobs.popleft()
             self._done.append(Outcome(job.key, message, None, now - seat.since))
             seat.since, seat.stage = now, ""
             seat.served += 1
             grown = message.header["rss"] - seat.resident_bytes
-            seat.worn = seat.served >= _JOBS_OF_A_WORKER or grown > _GROWTH_BYTES
+            hurt = message.header.get("hurt", False)
+            seat.worn = hurt or seat.served >= _JOBS_OF_A_WORKER or grown > _GROWTH_BYTES
 
     def _remove(self, seat: _Seat, grace_s: float = 0.0) -> Ending:
         registered = self._selector.get_map()

@@ -7,7 +7,7 @@ from tunesmith.codegen.binary import PREPARE, REPEAT, RUN, Binary
 from tunesmith.codegen.llvm import load_object, load_openmp
 from tunesmith.measure.arena import pointer_array
 
-__all__ = ["Kernel"]
+__all__ = ["BoundKernel", "Kernel"]
 
 _ONE = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 _MANY = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)

@@ -40,6 +40,8 @@ def encode(message: Message) -> bytes:
 
 def _split(header: bytes) -> tuple[dict[str, Any], list[int]]:
     fields = json.loads(header)
+    if not isinstance(fields, dict) or not {"kind", "blobs"} <= fields.keys():
+        raise ValueError("not a message")
     sizes = fields.pop("blobs")
     if sum(sizes) > _LIMIT_BYTES:
         raise ValueError("message too large")
@@ -53,7 +55,7 @@ class Decoder:
         self._data = bytearray()
 
     def feed(self, data: bytes) -> Iterator[Message]:
-        """All messages that are complete with ``data``."""
+        """All messages that are complete with ``data``. ValueError when the stream makes no sense."""
         self._data += data
         while (message := self._take()) is not None:
             yield message

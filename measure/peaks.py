@@ -16,7 +16,7 @@ from tunesmith.measure.arena import advise_huge
 from tunesmith.measure.hardware import Hardware, memory_available
 from tunesmith.records import Peaks
 
-__all__ = ["Calibration", "fma_ir", "measure_peaks", "read_ir"]
+__all__ = ["Calibration", "flops_per_round", "fma_ir", "measure_peaks", "read_block", "read_ir"]
 
 _ACCUMULATORS = 12  # latency (4 or 5) times two units, and 14 registers in all
 _UNROLL = 4

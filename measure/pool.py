@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from tunesmith.codegen.binary import Binary
 from tunesmith.measure.crew import Crew, Job, Outcome
-from tunesmith.measure.hardware import memory_total, split_cores
+from tunesmith.measure.hardware import split_cores
 from tunesmith.measure.messages import Message, binary_from_json
 from tunesmith.measure.process import WorkerSpec
 from tunesmith.records import Protocol, Status
@@ -16,7 +16,7 @@ from tunesmith.records import Protocol, Status
 __all__ = ["BuildPool", "BuildResult"]
 
 _BUILDER = "tunesmith.measure.build_role:build_candidate"
-_MEMORY_BYTES = 8 << 30
+_MEMORY_BYTES = 8 << 30  # of address space
 _NICE = 5
 _DEPTH = 3
 
@@ -55,9 +55,8 @@ class BuildPool:
         self, n: int, protocol: Protocol, *, cpus: tuple[int, ...] | None = None, builder: str = _BUILDER
     ) -> None:
         self._timeout_s = protocol.build_timeout_s
-        memory = min(_MEMORY_BYTES, memory_total())
         cpus = split_cores(1).build if cpus is None else cpus
-        self.crew = Crew(WorkerSpec("build", builder, cpus, memory, _NICE), n, _DEPTH)
+        self.crew = Crew(WorkerSpec("build", builder, cpus, _MEMORY_BYTES, _NICE), n, _DEPTH)
 
     def submit(
         self,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from tunesmith.measure.messages import Decoder, Message, encode
 
-__all__ = ["Ending", "WorkerProcess", "WorkerSpec"]
+__all__ = ["Ending", "WorkerProcess", "WorkerSpec", "signal_name"]
 
 _TAIL_BYTES = 4096
 _CHUNK = 1 << 18
@@ -120,7 +120,7 @@ class WorkerProcess:
             del self._unsent[:written]
 
     def receive(self) -> tuple[list[Message], bool]:
-        """Messages that have arrived, and whether the process has closed its side."""
+        """Messages that have arrived, and whether they end here: the process is done, or out of its mind."""
         messages: list[Message] = []
         while True:
             try:
@@ -129,7 +129,12 @@ class WorkerProcess:
                 return messages, False
             if not data:
                 return messages, True
-            messages += self._decoder.feed(data)
+            try:
+                messages.extend(self._decoder.feed(data))
+            except ValueError as e:
+                self._tail += f"\ngarbled answer: {e}".encode()
+                self.kill()
+                return messages, True
 
     def drain_errors(self) -> bool:
         """Keep the last words on standard error; false at its end."""

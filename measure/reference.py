@@ -178,8 +178,8 @@ def compute_reference(program: Program, inputs: Inputs, evaluate: Evaluate) -> R
         bound = tolerance(program) * factor
         outputs = {}
         for name in program.outputs:
-            parts = [exact[name], *(exact.get(t, inputs.get(t)) for t in terms[name])]
-            scale = max([_largest(p) for p in parts if p is not None])
             values = np.ascontiguousarray(exact[name], dtype=program.stage(name).dtype.numpy)
+            parts = [values, *(exact.get(t, inputs.get(t)) for t in terms[name])]
+            scale = max(_largest(p) for p in parts if p is not None)
             outputs[name] = Expected(values, max(scale, _SMALLEST_SCALE), bound)
     return Reference(outputs)

@@ -26,7 +26,7 @@ from tunesmith.measure.timing import Sampler, time_calls, timing_lock
 from tunesmith.measure.verify import compare
 from tunesmith.records import Measurement, Protocol, Status
 
-__all__ = ["serve"]
+__all__ = ["RunWorker", "TimingBench", "Verifier", "serve"]
 
 _CALIBRATE_EVERY_S = 0.5
 _LOCK_WAIT_S = 10.0
@@ -227,7 +227,8 @@ def _answer(worker: RunWorker, message: Message) -> Message:
     except Exception as e:
         result = Measurement(Status.RUN_ERROR, error=error_text(e, _EXPECTED)).to_json()
     seconds = time.perf_counter() - start
-    fields = {"result": result, "seconds": seconds, "rss": resident_bytes()}
+    hurt = result.get("status") == Status.OUT_OF_BOUNDS  # it wrote who knows where
+    fields = {"result": result, "seconds": seconds, "rss": resident_bytes(), "hurt": hurt}
     return Message("done", fields)
 
 

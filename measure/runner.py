@@ -17,6 +17,7 @@ from tunesmith.records import Measurement, Protocol, Status
 __all__ = ["RunTask", "Runner"]
 
 _DEPTH = 2
+_LEAST_MEMORY_BYTES = 4 << 30  # of address space; most of it is never touched
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,7 @@ class Runner:
             "run",
             language,
             cpus,
-            memory_total(),
+            max(memory_total(), _LEAST_MEMORY_BYTES),
             environment=_environment(task.threads, cpus),
             greeting=greeting,
             store=self._store.fileno(),

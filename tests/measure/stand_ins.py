@@ -1,5 +1,6 @@
 """Programs and kernels written by hand, imported by tests and by the workers that tests start."""
 
+import json
 import os
 import signal
 import time
@@ -32,7 +33,6 @@ done:
 """
 
 LOOP = """
-declare void @abort()
 define void @ts_run(ptr %b) noinline {{
 entry:
   %x = load ptr, ptr %b
@@ -40,18 +40,91 @@ entry:
   %y = load ptr, ptr %py
   br label %loop
 loop:
-  %i = phi i64 [ 0, %entry ], [ %next, %loop ]
+  %i = phi i64 [ {first}, %entry ], [ %next, %loop ]
   %px = getelementptr float, ptr %x, i64 %i
   %v = load float, ptr %px
   %w = fmul float %v, {factor}
-  %q = getelementptr float, ptr %y, i64 %i
+  %q = getelementptr float, ptr {to}, i64 %i
   store float %w, ptr %q
   %next = add i64 %i, 1
-  %more = icmp slt i64 %next, {count}
+  %more = icmp slt i64 %next, {last}
   br i1 %more, label %loop, label %done
 done:
   ret void
 }}
+"""
+
+# Doubles through a packed copy and a temporary, to see that both are there and prepared.
+PACKED = """
+define void @copy(ptr %b, i64 %from, i64 %to, float %factor) noinline {
+entry:
+  %px = getelementptr ptr, ptr %b, i64 %from
+  %x = load ptr, ptr %px
+  %py = getelementptr ptr, ptr %b, i64 %to
+  %y = load ptr, ptr %py
+  br label %loop
+loop:
+  %i = phi i64 [ 0, %entry ], [ %next, %loop ]
+  %pv = getelementptr float, ptr %x, i64 %i
+  %v = load float, ptr %pv
+  %w = fmul float %v, %factor
+  %q = getelementptr float, ptr %y, i64 %i
+  store float %w, ptr %q
+  %next = add i64 %i, 1
+  %more = icmp slt i64 %next, 100
+  br i1 %more, label %loop, label %done
+done:
+  ret void
+}
+define void @ts_prepare(ptr %b) {
+  call void @copy(ptr %b, i64 0, i64 1, float 1.0)
+  ret void
+}
+define void @ts_run(ptr %b) noinline {
+  call void @copy(ptr %b, i64 1, i64 3, float 2.0)
+  call void @copy(ptr %b, i64 3, i64 2, float 1.0)
+  ret void
+}
+"""
+
+# Right for finite values only.
+FINITE_ONLY = LOOP.replace(
+    "%w = fmul float %v, {factor}",
+    "%f = fcmp olt float %v, 1073741824.0\n"
+    "  %w0 = fmul float %v, {factor}\n"
+    "  %w = select i1 %f, float %w0, float 0.0",
+)
+
+TWO_THREADS = """
+declare void @GOMP_parallel(ptr, ptr, i32, i32)
+declare i32 @omp_get_thread_num()
+define void @half(ptr %b) {
+entry:
+  %t = call i32 @omp_get_thread_num()
+  %w = zext i32 %t to i64
+  %first = mul i64 %w, 50
+  %last = add i64 %first, 50
+  %x = load ptr, ptr %b
+  %py = getelementptr ptr, ptr %b, i64 1
+  %y = load ptr, ptr %py
+  br label %loop
+loop:
+  %i = phi i64 [ %first, %entry ], [ %next, %loop ]
+  %px = getelementptr float, ptr %x, i64 %i
+  %v = load float, ptr %px
+  %d = fadd float %v, %v
+  %q = getelementptr float, ptr %y, i64 %i
+  store float %d, ptr %q
+  %next = add i64 %i, 1
+  %more = icmp slt i64 %next, %last
+  br i1 %more, label %loop, label %done
+done:
+  ret void
+}
+define void @ts_run(ptr %b) noinline {
+  call void @GOMP_parallel(ptr @half, ptr %b, i32 2, i32 0)
+  ret void
+}
 """
 
 HANG = """
@@ -84,10 +157,34 @@ def specs(n: int) -> tuple[BufferSpec, ...]:
     return (BufferSpec("x", Role.INPUT, DType.F32, (n,)), BufferSpec("y", Role.OUTPUT, DType.F32, (n,)))
 
 
-def binary(n: int, text: str | None = None, *, count: int | None = None, factor: float = 2.0) -> Binary:
-    """A kernel for ``double(n)``: ``text`` gives another body, ``count`` and ``factor`` make it wrong."""
-    body = text or LOOP.format(factor=f"{factor:e}", count=n if count is None else count)
-    return Binary(compile_ir(body + REPEAT, *host()), specs(n))
+def compiled(text: str) -> bytes:
+    return compile_ir(text + REPEAT, *host())
+
+
+def binary(
+    n: int, text: str = LOOP, *, first: int = 0, last: int | None = None, factor: float = 2.0, to: str = "%y"
+) -> Binary:
+    """A kernel for ``double(n)`` with ways to make it wrong."""
+    body = text.format(first=first, last=n if last is None else last, factor=f"{factor:e}", to=to)
+    return Binary(compiled(body), specs(n))
+
+
+def other(n: int, text: str) -> Binary:
+    """A kernel with the buffers of ``double(n)`` and any text."""
+    return Binary(compiled(text), specs(n))
+
+
+def packed_binary() -> Binary:
+    """A kernel for ``double(100)`` with a packed input and a temporary."""
+    x, y = specs(100)
+    packed = BufferSpec("p", Role.PACKED, DType.F32, (100,))
+    temp = BufferSpec("t", Role.TEMP, DType.F32, (100,))
+    return Binary(compiled(PACKED), (x, packed, y, temp))
+
+
+def two_thread_binary() -> Binary:
+    """A kernel for ``double(100)`` on two OpenMP threads."""
+    return Binary(compiled(TWO_THREADS), specs(100), needs_openmp=True)
 
 
 def program_from_json(data: dict[str, Any]) -> Program:
@@ -98,8 +195,9 @@ def evaluate(program: Program, inputs: dict[str, np.ndarray]) -> dict[str, np.nd
     return {"y": 2.0 * inputs["x"].astype(np.float64)}
 
 
-def build(program: dict[str, Any], schedule: dict[str, Any], target: dict[str, Any]) -> Binary:
+def build(program_text: str, schedule_text: str, target_text: str) -> Binary:
     """A builder that does what the schedule says."""
+    program, schedule = json.loads(program_text), json.loads(schedule_text)
     match schedule.get("do", "build"):
         case "build":
             return binary(program["n"], factor=schedule.get("factor", 2.0))
