@@ -1,1 +1,6 @@
+"""Named operators and model files as programs."""
 
+from tunesmith.frontend.calls import operator, operator_text
+from tunesmith.frontend.operators import OPERATORS
+
+__all__ = ["OPERATORS", "operator", "operator_text"]

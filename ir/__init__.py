@@ -1,16 +1,41 @@
 """What is computed: expressions, programs, the expression language, loop nests, the NumPy reference."""
 
 from tunesmith.ir.affine import Affine, Range, constant, interval, var
+from tunesmith.ir.canonical import canonical, structure_hash, workload_hash
+from tunesmith.ir.cost import dominant_dtype, flops, min_bytes, stage_flops
 from tunesmith.ir.dtypes import DType
 from tunesmith.ir.errors import LimitError, ProgramError, TunesmithError
 from tunesmith.ir.interpreter import NestError, run_nest
 from tunesmith.ir.language import parse, program_from_function
 from tunesmith.ir.limits import DEFAULT_LIMITS, Limits
 from tunesmith.ir.loopnest import Buffer, LoopNest, format_expr, format_nest
+from tunesmith.ir.printing import format_program
 from tunesmith.ir.program import Axis, Program, Stage, Tensor
 from tunesmith.ir.reference import evaluate
+from tunesmith.ir.serial import PROGRAM_VERSION, program_from_json, program_to_json
+from tunesmith.ir.verify import verify_program
 
 __all__ = [
+    "canonical",
+    "constant",
+    "dominant_dtype",
+    "evaluate",
+    "flops",
+    "format_expr",
+    "format_nest",
+    "format_program",
+    "interval",
+    "min_bytes",
+    "parse",
+    "program_from_function",
+    "program_from_json",
+    "program_to_json",
+    "run_nest",
+    "stage_flops",
+    "structure_hash",
+    "var",
+    "verify_program",
+    "workload_hash",
     "Affine",
     "Axis",
     "Buffer",
@@ -20,19 +45,11 @@ __all__ = [
     "Limits",
     "LoopNest",
     "NestError",
+    "PROGRAM_VERSION",
     "Program",
     "ProgramError",
     "Range",
     "Stage",
     "Tensor",
     "TunesmithError",
-    "constant",
-    "evaluate",
-    "format_expr",
-    "format_nest",
-    "interval",
-    "parse",
-    "program_from_function",
-    "run_nest",
-    "var",
 ]

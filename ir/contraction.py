@@ -106,8 +106,8 @@ def _evaluate(
         out = _einsum(views, len(spans))
     shaped = np.broadcast_to(out, [s.size for s in spans])
     unused = [s.size for n, s in enumerate(reduced, len(spans)) if all(v.shape[n] == 1 for v in views)]
-    factor = c.factor * math.prod(unused)
-    return shaped if factor == 1 else shaped * shaped.dtype.type(factor)
+    scaled: Array = np.multiply(shaped, c.factor * math.prod(unused))
+    return scaled
 
 
 def _einsum(views: Sequence[Array], spatial: int) -> Array:
@@ -133,7 +133,8 @@ def _pair(a: Array, b: Array, spatial: int, sizes: list[int]) -> Array:
     order = batch + left + right
     out = product.reshape([sizes[n] for n in order])
     place = [order.index(n) for n in sorted(order)]
-    return out.transpose(place).reshape([sizes[n] if n in order else 1 for n in range(spatial)])
+    result: Array = out.transpose(place).reshape([sizes[n] if n in order else 1 for n in range(spatial)])
+    return result
 
 
 def _presummed(a: Array, other: Array, spatial: int) -> Array:

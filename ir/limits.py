@@ -10,13 +10,16 @@ class Limits:
     """Upper bounds, each inclusive; passing one raises ``LimitError``.
 
     ``nodes`` and ``nesting`` hold for the expression of one stage, ``nesting`` also for the source text.
+    ``total_nodes`` is for all stages together, ``conditions`` counts the index conditions around one node,
     ``axes`` counts spatial and reduce axes of a stage, ``reductions`` reduce axes written in one statement,
-    ``domain`` the points of a stage's iteration space.
+    and ``domain`` the points of its iteration space.
     """
 
     text_bytes: int = 1 << 16
     nesting: int = 100
     nodes: int = 4096
+    total_nodes: int = 1 << 16
+    conditions: int = 32
     inputs: int = 256
     stages: int = 1024
     rank: int = 8

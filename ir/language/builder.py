@@ -46,6 +46,7 @@ class Builder:
         self._reserved = reserved | set(self.tensors)
         self._generated: list[str] = []  # by the current statement
         self._name_of: dict[str, str] = {}
+        self._nodes = 0
         self._sizes: dict[int, tuple[Expr, int, int]] = {}
 
     def begin(self, hint: str) -> None:
@@ -111,6 +112,9 @@ class Builder:
     def _add(self, name: str, computation: Computation, node: ast.AST) -> None:
         axes, body, reduce_axes, reducer = computation
         dtype = self._dtype(self.checked(body, node), node)
+        self._nodes += self._measure(body)[0]
+        if self._nodes > self.limits.total_nodes:
+            self.source.exceed(node, f"the program has more than {self.limits.total_nodes} nodes")
         stage = Stage(name, axes, reduce_axes, reducer, body, dtype, dtype)
         self._check_size(stage, node)
         self.stages[name] = stage

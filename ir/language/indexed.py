@@ -161,6 +161,9 @@ class Indexed(Elementwise[Expr]):
     def _guarded(self, node: ast.expr, conds: tuple[Affine, ...], partial: frozenset[str]) -> Expr:
         before = self.guards, self.partial
         self.guards, self.partial = self.guards + conds, partial
+        if len(self.guards) > self.builder.limits.conditions:
+            limit = self.builder.limits.conditions
+            self.source.exceed(node, f"more than {limit} conditions on indices around an expression")
         value = self.value(node)
         self.guards, self.partial = before
         return value

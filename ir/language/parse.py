@@ -115,12 +115,29 @@ class _Function:
         return tuple(names)
 
     def _output(self, value: ast.expr, hint: str) -> str:
-        if isinstance(value, ast.Name) and value.id in self.builder.stages:
-            self.used.add(value.id)
-            return value.id
+        whole = self._whole_stage(value)
+        if whole is not None:
+            self.used.add(whole)
+            return whole
         name = self.builder.unique(hint)
         self._define(name, value, value)
         return name
+
+    def _whole_stage(self, value: ast.expr) -> str | None:
+        """``y``, or ``y[i, j]``, which as an output is all of y whatever its axes are called."""
+        match value:
+            case ast.Subscript(ast.Name(id=name), ast.Tuple(elts=axes)):
+                pass
+            case ast.Subscript(ast.Name(id=name), axis):
+                axes = [axis]
+            case ast.Name(id=name) if name in self.builder.stages:
+                return name
+            case _:
+                return None
+        names = {a.id for a in axes if isinstance(a, ast.Name)} - set(self.builder.tensors)
+        stage = self.builder.stages.get(name)
+        whole = stage is not None and len(names) == len(axes) == len(stage.axes)
+        return name if whole else None
 
     def _check_used(self) -> None:
         for arg in self.function.args.args:

@@ -87,7 +87,7 @@ def read_integer(node: ast.expr) -> int | None:
         case ast.Constant(value=int(value)):
             return min(value, _HUGE)
         case ast.UnaryOp(op=ast.USub(), operand=ast.Constant() as operand):
-            value = read_integer(operand)
-            return None if value is None else -value
+            positive = read_integer(operand)
+            return None if positive is None else -positive
         case _:
             return None
