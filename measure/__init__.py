@@ -11,7 +11,7 @@ A candidate that crashes, hangs, leaves its buffers or answers wrongly is a resu
 """
 
 from tunesmith.measure.crew import WorkerError
-from tunesmith.measure.hardware import CoreSplit, split_cores
+from tunesmith.measure.hardware import CoreSplit, reserved_cores, split_cores
 from tunesmith.measure.pool import BuildPool, BuildResult
 from tunesmith.measure.reference import tolerance
 from tunesmith.measure.runner import Runner, RunTask
@@ -28,6 +28,7 @@ __all__ = [
     "WorkerError",
     "detect_target",
     "fastest_possible_s",
+    "reserved_cores",
     "split_cores",
     "tolerance",
     "wait_any",

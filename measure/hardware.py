@@ -1,9 +1,11 @@
 """What the operating system says of the CPU: model, caches, and the cores this process may use."""
 
+import contextlib
 import math
 import os
 import platform
 import subprocess
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -15,6 +17,8 @@ __all__ = [
     "hardware",
     "memory_available",
     "memory_total",
+    "on_cpus",
+    "reserved_cores",
     "split_cores",
 ]
 
@@ -110,6 +114,25 @@ def split_cores(threads: int) -> CoreSplit:
     run, rest = cores[-threads:], cores[:-threads]
     spare = tuple(cpu for core in rest or cores for cpu in core)
     return CoreSplit(tuple(core[0] for core in run), spare)
+
+
+@contextlib.contextmanager
+def on_cpus(cpus: tuple[int, ...]) -> Iterator[None]:
+    """Keep this thread, and threads and processes it starts, on these CPUs, where the system can."""
+    if not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cpus)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def reserved_cores(threads: int) -> contextlib.AbstractContextManager[None]:
+    """Keep this thread off the cores that kernels with so many threads are timed on."""
+    return on_cpus(split_cores(threads).build)
 
 
 def _caches(cpu: int) -> dict[str, int]:

@@ -7,7 +7,6 @@ import json
 import os
 import platform
 import tempfile
-from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
@@ -15,8 +14,8 @@ import platformdirs
 
 import tunesmith
 from tunesmith.ir.errors import TunesmithError
-from tunesmith.measure.hardware import Hardware, hardware, split_cores
-from tunesmith.records import Peaks, Target
+from tunesmith.measure.hardware import Hardware, hardware, on_cpus, split_cores
+from tunesmith.records import Target
 
 __all__ = ["detect_target", "vector_unit"]
 
@@ -88,28 +87,14 @@ def _store(file: Path, target: Target) -> None:
             os.unlink(name)
 
 
-@contextlib.contextmanager
-def _pinned() -> Iterator[None]:
-    """This thread on the core that kernels are timed on."""
-    if not hasattr(os, "sched_setaffinity"):
-        yield
-        return
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, split_cores(1).run)
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, before)
-
-
 def _measure(facts: Hardware) -> Target:
     from tunesmith.codegen.llvm import host  # costs 80 ms, and mostly the file is there
     from tunesmith.measure.peaks import measure_peaks
 
     triple, cpu, features = host()
     vector_bytes, registers = vector_unit(triple.split("-", 1)[0], features)
-    with _pinned():
-        peaks: Peaks = measure_peaks(triple, cpu, features, vector_bytes, facts)
+    with on_cpus(split_cores(1).run):
+        peaks = measure_peaks(triple, cpu, features, vector_bytes, facts)
     return Target(
         triple=triple,
         cpu=cpu,

@@ -12,13 +12,26 @@ from pathlib import Path
 from tunesmith.ir.dtypes import DType
 from tunesmith.records import Peaks, Protocol
 
-__all__ = ["Sampler", "fastest_possible_s", "time_calls", "timing_lock"]
+__all__ = ["Sampler", "fastest_possible_s", "kernel_clock", "time_calls", "timing_lock"]
 
 _BUDGET_S = 1.0  # for all samples, once there are the fewest
 _FEWEST = 3
 _DEAR_S = 0.1
 _CUT_AFTER = 2
 _ROOFLINE_SLACK = 1.3
+
+
+Clock = Callable[[], int]
+"""Nanoseconds since some moment."""
+
+
+def kernel_clock(protocol: Protocol, parallel: bool) -> Clock:
+    """For batches of a kernel without threads the processor time of this thread: on a shared machine
+    others take turns on the core, and their turns are not the kernel's. The wall clock for all else."""
+    exact = time.get_clock_info("thread_time").resolution <= 1e-6
+    return (
+        time.thread_time_ns if exact and not parallel and protocol.cache == "warm" else time.perf_counter_ns
+    )
 
 
 def fastest_possible_s(flops: int, dtype: DType, peaks: Peaks, threads: int) -> float:
@@ -37,20 +50,25 @@ class Sampler:
     """
 
     def __init__(
-        self, run: Callable[[int], object], protocol: Protocol, flush: Callable[[], object] | None = None
+        self,
+        run: Callable[[int], object],
+        protocol: Protocol,
+        flush: Callable[[], object] | None = None,
+        clock: Clock | None = None,
     ) -> None:
         if protocol.cache not in ("warm", "cold"):
             raise ValueError(f"cache mode {protocol.cache!r}: warm or cold")
         self._run = run
         self._flush = flush if protocol.cache == "cold" else None
         self._protocol = protocol
+        self._clock = clock or time.perf_counter_ns
         self.calls = 1
         self.estimate_s = math.inf
 
     def _batch(self, n: int) -> float:
-        start = time.perf_counter_ns()
+        start = self._clock()
         self._run(n)
-        return (time.perf_counter_ns() - start) * 1e-9
+        return (self._clock() - start) * 1e-9
 
     def calibrate(self) -> None:
         """Warm up, and find how many calls make a sample."""
@@ -79,13 +97,14 @@ def time_calls(
     protocol: Protocol,
     best_s: float | None = None,
     flush: Callable[[], object] | None = None,
+    clock: Clock | None = None,
 ) -> tuple[float, ...]:
     """Seconds a call, one value a sample.
 
     There are ``protocol.samples`` of them, but only two when both are slower than ``best_s`` by more than
     ``protocol.cut_off``, and as few as three when they take longer than a second.
     """
-    sampler = Sampler(run, protocol, flush)
+    sampler = Sampler(run, protocol, flush, clock)
     sampler.calibrate()
     limit = math.inf if best_s is None else best_s * protocol.cut_off
     # The last batch of the calibration is as good as a sample; it only counts when samples are dear.

@@ -95,6 +95,34 @@ FINITE_ONLY = LOOP.replace(
     "  %w = select i1 %f, float %w0, float 0.0",
 )
 
+# Right in the first call; later ones remember how many there have been.
+WORSE_EACH_TIME = """
+@calls = global float 0.0
+define void @ts_run(ptr %b) noinline {
+entry:
+  %c = load float, ptr @calls
+  %c1 = fadd float %c, 1.0
+  store float %c1, ptr @calls
+  %x = load ptr, ptr %b
+  %py = getelementptr ptr, ptr %b, i64 1
+  %y = load ptr, ptr %py
+  br label %loop
+loop:
+  %i = phi i64 [ 0, %entry ], [ %next, %loop ]
+  %px = getelementptr float, ptr %x, i64 %i
+  %v = load float, ptr %px
+  %d = fadd float %v, %v
+  %w = fadd float %d, %c
+  %q = getelementptr float, ptr %y, i64 %i
+  store float %w, ptr %q
+  %next = add i64 %i, 1
+  %more = icmp slt i64 %next, 100
+  br i1 %more, label %loop, label %done
+done:
+  ret void
+}
+"""
+
 TWO_THREADS = """
 declare void @GOMP_parallel(ptr, ptr, i32, i32)
 declare i32 @omp_get_thread_num()

@@ -11,8 +11,10 @@ from stand_ins import (
     ABORT,
     FINITE_ONLY,
     HANG,
+    WORSE_EACH_TIME,
     binary,
     compiled,
+    double,
     other,
     packed_binary,
     specs,
@@ -20,6 +22,7 @@ from stand_ins import (
 )
 
 from tunesmith.codegen.binary import Binary
+from tunesmith.ir import program_to_json
 from tunesmith.measure import Runner, RunTask, WorkerError, split_cores
 from tunesmith.measure.hardware import allowed_cores
 from tunesmith.records import Measurement, Protocol, Status
@@ -126,6 +129,19 @@ def test_the_winner_is_verified_on_more_inputs(runner: Runner) -> None:
     assert runner.verify(binary(N, FINITE_ONLY), [1, 2], specials=False).ok
     m = runner.verify(binary(N, FINITE_ONLY), [1, 2])
     assert m.status is Status.WRONG_ANSWER and "specials" in m.error
+
+
+def test_a_kernel_that_is_right_only_once_is_wrong(run: Callable[..., Measurement]) -> None:
+    m = run(other(N, WORSE_EACH_TIME))
+    assert m.status is Status.WRONG_ANSWER and m.error.startswith("after many calls: y[0]")
+    assert run(binary(N)).ok
+
+
+def test_a_program_in_its_own_json_form(brisk: Protocol, collect: Collect) -> None:
+    with Runner(RunTask(program_to_json(double(N))), brisk) as runner:
+        runner.submit(0, binary(N))
+        ((_, m),) = collect(runner, 1)
+    assert m.ok
 
 
 def test_impossible_speed_is_rejected(brisk: Protocol, collect: Collect) -> None:

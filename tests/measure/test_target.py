@@ -1,12 +1,13 @@
 """What this machine is: facts of the system, peaks, and the file that keeps them."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
 from tunesmith.ir.errors import TunesmithError
-from tunesmith.measure import detect_target, split_cores
+from tunesmith.measure import detect_target, reserved_cores, split_cores
 from tunesmith.measure import hardware as hw
 from tunesmith.measure import target as module
 from tunesmith.measure.hardware import allowed_cores, hardware, memory_available, memory_total
@@ -99,6 +100,14 @@ def test_cores_are_split() -> None:
         split = split_cores(threads)
         assert len(split.run) == threads and split.build
         assert threads == len(cores) or not set(split.run) & set(split.build)
+
+
+@pytest.mark.skipif(len(allowed_cores()) < 2, reason="needs two cores")
+def test_cores_are_reserved_for_a_while() -> None:
+    before = os.sched_getaffinity(0)
+    with reserved_cores(1):
+        assert os.sched_getaffinity(0) == set(split_cores(1).build) < before
+    assert os.sched_getaffinity(0) == before
 
 
 def test_memory() -> None:

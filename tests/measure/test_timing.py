@@ -8,7 +8,7 @@ import pytest
 
 from tunesmith.ir.dtypes import DType
 from tunesmith.measure import fastest_possible_s
-from tunesmith.measure.timing import Sampler, time_calls, timing_lock
+from tunesmith.measure.timing import Sampler, kernel_clock, time_calls, timing_lock
 from tunesmith.records import Peaks, Protocol
 
 
@@ -73,6 +73,13 @@ def test_cold_calls_are_flushed_and_single(machine: Make) -> None:
     assert times == pytest.approx([1e-5] * 5, rel=1e-3)
     assert set(m.batches) == {1}
     assert flushed == [1, 2, 3, 4, 5]
+
+
+def test_the_clock_of_a_kernel() -> None:
+    assert kernel_clock(Protocol(), parallel=True) is time.perf_counter_ns
+    assert kernel_clock(Protocol(cache="cold"), parallel=False) is time.perf_counter_ns
+    clock = kernel_clock(Protocol(), parallel=False)
+    assert clock() <= clock()
 
 
 def test_the_cache_mode_is_checked() -> None:
