@@ -1,0 +1,285 @@
+"""Time estimates from the structure alone, for whole populations.
+
+For every stage, the larger of what the ports take (arithmetic, loads, stores, the latency of accumulation,
+spilled registers) and what each cache level takes to deliver its misses; stages add up. Formulas follow the
+roofline and execution-cache-memory models: S. Williams et al., CACM 52(4), 2009; J. Treibig and G. Hager,
+PPAM 2009.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tunesmith.costmodel.machine import Machine
+from tunesmith.costmodel.structure import Access, Array, LoopShape, StageShape
+from tunesmith.ir.expr import Binary, BinaryOp, Expr, Select, Unary, UnaryOp, children
+from tunesmith.ir.loopnest import LoopKind
+
+__all__ = ["StageCost", "stage_cost"]
+
+# Instructions on the arithmetic ports, a vector each.
+_UNARY = {
+    UnaryOp.NEG: 1, UnaryOp.ABS: 1, UnaryOp.SQRT: 10, UnaryOp.RSQRT: 20, UnaryOp.EXP: 22, UnaryOp.LOG: 34,
+    UnaryOp.TANH: 34, UnaryOp.SIGMOID: 40, UnaryOp.ERF: 30,
+}  # fmt: skip
+_FMA_LATENCY = 4
+_STATIC = (LoopKind.UNROLL, LoopKind.VECTOR)
+_LINE = 64
+_CACHE_USE = 0.8  # of a cache's capacity, before conflicts and other data spoil it
+
+
+@dataclass(frozen=True)
+class StageCost:
+    """Seconds of one stage by what could bind it, over the whole call; and figures for the ranker."""
+
+    arithmetic: Array
+    loads: Array
+    stores: Array
+    latency: Array
+    spills: Array
+    overhead: Array
+    levels: tuple[Array, ...]
+    loads_per_fma: Array
+    accumulators: Array
+    unrolled: Array
+    iterations: Array
+    parallel: Array
+
+    @property
+    def ports(self) -> Array:
+        worst = np.maximum.reduce([self.arithmetic, self.loads + self.spills, self.stores, self.latency])
+        return worst + self.overhead
+
+    @property
+    def memory(self) -> Array:
+        return np.maximum.reduce(self.levels)
+
+    @property
+    def time(self) -> Array:
+        """The binding term, and a part of the next: overlap is never perfect."""
+        ports, memory = self.ports, self.memory
+        both: Array = np.maximum(ports, memory) + 0.25 * np.minimum(ports, memory)
+        return both / self.parallel
+
+
+def _operations(e: Expr) -> float:
+    own = 0.0
+    match e:
+        case Unary(op, _):
+            own = _UNARY[op]
+        case Binary(BinaryOp.DIV, _, _):
+            own = 10.0
+        case Binary(BinaryOp.ADD, Binary(BinaryOp.MUL, _, _), _) | Binary(
+            BinaryOp.ADD, _, Binary(BinaryOp.MUL, _, _)
+        ):
+            own = 0.0  # joins the multiplication as an FMA
+        case Binary():
+            own = 1.0
+        case Select():
+            own = 2.0
+        case _:
+            own = 0.0
+    return own + sum(_operations(c) for c in children(e))
+
+
+def stage_cost(shape: StageShape, machine: Machine) -> StageCost:
+    """The cost of a stage for every candidate of the population its shape was made for."""
+    loops = shape.loops
+    ones = np.ones_like(loops[0].extent) if loops else np.ones(1)
+    static, serial = _static_suffix(loops)
+    width = next((x.extent for x in static if x.kind is LoopKind.VECTOR), ones)
+    vectors = np.ceil(width / machine.lanes)  # native vectors in one vector of the code
+    unrolled = _product(static, ones) / width * vectors
+    iterations = _product(serial, ones)
+    total = unrolled * iterations
+    fma = _is_fma(shape)
+    operations = max(_operations(shape.body) + (0 if fma else 1 if shape.reduces else 0), 0.25)
+    registers, in_registers = _accumulators(shape, static, ones, vectors, width)
+    loaded = sum((_load_count(r, static, width, vectors, ones) for r in shape.reads), 0.0 * ones)
+    written = _load_count(shape.write, static, width, vectors, ones)
+    kept = in_registers * (1 if shape.reduces else 0)
+    touched = iterations * loaded + (0 if not shape.reduces else total * (1 - kept))
+    stored = total * (1 - kept) if shape.reduces else iterations * written * (0 if _tiny(shape.write) else 1)
+    chain = _chain(shape, static, ones)
+    latency = kept * iterations * chain * _FMA_LATENCY / machine.clock
+    if not shape.reduces:
+        latency = 0.0 * ones
+    operands = np.minimum(loaded, 4) + 1
+    excess = np.maximum(registers + np.minimum(operands, 3) - machine.registers, 0)
+    spills = kept * iterations * chain * excess * 2 / machine.load_rate
+    overhead = iterations * 1.0 / machine.clock + _outer_overhead(serial, ones, machine)
+    return StageCost(
+        arithmetic=total * operations / machine.fma_rate,
+        loads=touched / machine.load_rate,
+        stores=stored / (machine.load_rate / 2),
+        latency=latency,
+        spills=spills,
+        overhead=overhead,
+        levels=_memory(shape, machine, ones),
+        loads_per_fma=loaded / np.maximum(unrolled * operations, 1e-9),
+        accumulators=registers,
+        unrolled=unrolled,
+        iterations=iterations,
+        parallel=_speedup(loops, machine, ones),
+    )
+
+
+def _static_suffix(loops: tuple[LoopShape, ...]) -> tuple[list[LoopShape], list[LoopShape]]:
+    """Innermost loops without control flow, and those around them."""
+    n = len(loops)
+    while n and loops[n - 1].own and loops[n - 1].kind in _STATIC:
+        n -= 1
+    return list(loops[n:]), list(loops[:n])
+
+
+def _product(loops: list[LoopShape], ones: Array) -> Array:
+    total = ones
+    for x in loops:
+        total = total * x.extent
+    return total
+
+
+def _is_fma(shape: StageShape) -> bool:
+    return shape.reduces and isinstance(shape.body, Binary) and shape.body.op is BinaryOp.MUL
+
+
+def _moves(access: Access, loop: LoopShape) -> bool:
+    return loop.name in access.strides
+
+
+def _tiny(access: Access) -> bool:
+    """A local buffer small enough to be registers."""
+    return access.local and bool(np.all(access.size <= 512))
+
+
+def _load_count(access: Access, static: list[LoopShape], width: Array, vectors: Array, ones: Array) -> Array:
+    """Load instructions in one pass of the unrolled code: each address once; strided lanes one by one."""
+    if _tiny(access):
+        return 0.0 * ones
+    count = ones
+    for loop in static:
+        if not _moves(access, loop):
+            continue
+        if loop.kind is LoopKind.VECTOR:
+            contiguous = access.strides[loop.name] == 1
+            count = count * np.where(contiguous, vectors, 2 * width)
+        else:
+            count = count * loop.extent
+    return count
+
+
+def _accumulators(
+    shape: StageShape, static: list[LoopShape], ones: Array, vectors: Array, width: Array
+) -> tuple[Array, float]:
+    """Vectors of running results, and 1 if they can stay in registers (0: in memory)."""
+    count = ones
+    for loop in static:
+        if _moves(shape.write, loop):
+            count = count * (vectors if loop.kind is LoopKind.VECTOR else loop.extent)
+    own_serial = [x for x in shape.loops if x.own and x not in static and _moves(shape.write, x)]
+    resident = shape.attached and all(bool(np.all(x.extent == 1)) for x in own_serial)
+    return count, 1.0 if resident else 0.0
+
+
+def _chain(shape: StageShape, static: list[LoopShape], ones: Array) -> Array:
+    """Dependent accumulations in one pass of the unrolled code."""
+    return _product([x for x in static if not _moves(shape.write, x)], ones)
+
+
+def _outer_overhead(serial: list[LoopShape], ones: Array, machine: Machine) -> Array:
+    total, trips = 0.0 * ones, ones
+    for x in serial[:-1]:
+        trips = trips * x.extent
+        total = total + trips * 3.0 / machine.clock
+    return total
+
+
+def _speedup(loops: tuple[LoopShape, ...], machine: Machine, ones: Array) -> Array:
+    parallel = [x for x in loops if x.kind is LoopKind.PARALLEL]
+    if not parallel or machine.threads == 1:
+        return ones
+    chunks = _product(parallel, ones)
+    return chunks / np.ceil(chunks / machine.threads)
+
+
+def _memory(shape: StageShape, machine: Machine, ones: Array) -> tuple[Array, ...]:
+    """Seconds that each level's misses take: footprints of inner loops against capacities."""
+    accesses = [a for a in (*shape.reads, shape.write) if not _tiny(a)]
+    depth = len(shape.loops)
+    lines = [[_lines(a, shape.loops[d:], ones) for a in accesses] for d in range(depth + 1)]
+    out = []
+    for level in machine.levels:
+        totals = [
+            sum((_occupied(a, n, level.way_bytes) for a, n in zip(accesses, at, strict=True)), 0.0 * ones)
+            for at in lines
+        ]
+        fits = _deepest_fit(totals, level.size_bytes * _CACHE_USE)
+        out.append(_traffic(shape, accesses, lines, fits, ones) / (level.beyond_gbs * 1e9))
+    return tuple(out)
+
+
+@dataclass(frozen=True)
+class _Lines:
+    """Cache lines that some loops reach in a buffer: how many, and how many places along each dimension."""
+
+    count: Array
+    reach: tuple[Array, ...]
+
+
+def _lines(access: Access, loops: tuple[LoopShape, ...], ones: Array) -> _Lines:
+    places = []
+    for steps, extent in zip(access.steps, access.extents, strict=True):
+        reach = ones
+        for loop in loops:
+            if loop.name in steps:
+                reach = reach + steps[loop.name] * (loop.extent - 1)
+        places.append(np.minimum(reach, extent))
+    if places:
+        places[-1] = np.maximum(places[-1] * access.element_bytes / _LINE, 1.0)
+    count = ones
+    for p in places:
+        count = count * p
+    return _Lines(count, tuple(places))
+
+
+def _occupied(access: Access, lines: _Lines, way_bytes: int) -> Array:
+    """Bytes of a cache that the lines take up, with sets that no line maps to counted as taken.
+
+    Rows that lie a multiple of a large power of two apart share few sets.
+    """
+    stride = np.full_like(lines.count, float(access.element_bytes))
+    sets = lines.reach[-1] if lines.reach else lines.count
+    for extent, reach in zip(reversed(access.extents[1:]), reversed(lines.reach[:-1]), strict=True):
+        stride = stride * extent
+        apart = way_bytes / np.gcd(stride.astype(np.int64), way_bytes)
+        sets = sets * np.minimum(reach, np.maximum(apart, 1.0))
+    reachable = np.minimum(lines.count, way_bytes / _LINE)
+    crowding: Array = np.maximum(reachable / np.minimum(np.maximum(sets, 1.0), way_bytes / _LINE), 1.0)
+    return lines.count * _LINE * crowding
+
+
+def _deepest_fit(totals: list[Array], capacity: float) -> NDArray[np.int64]:
+    """Depth of the outermost loop whose insides fit; the depth of the body if nothing does."""
+    fits = np.full(len(totals[0]), len(totals) - 1, dtype=np.int64)
+    holds = np.ones(len(totals[0]), dtype=bool)
+    for d in range(len(totals) - 1, -1, -1):
+        holds &= totals[d] <= capacity
+        fits = np.where(holds, d, fits)
+    return fits
+
+
+def _traffic(
+    shape: StageShape, accesses: list[Access], lines: list[list[_Lines]], fits: NDArray[np.int64], ones: Array
+) -> Array:
+    """Bytes through one level: what fits inside is fetched once for each trip of the loops outside."""
+    total = 0.0 * ones
+    for i, access in enumerate(accesses):
+        factor, trips = ones, ones
+        chosen = lines[0][i].count
+        for d, loop in enumerate(shape.loops, start=1):
+            trips = trips * loop.extent
+            factor = trips if _moves(access, loop) else factor
+            chosen = np.where(fits == d, lines[d][i].count * factor, chosen)
+        total = total + chosen * _LINE
+    return total

@@ -1,0 +1,184 @@
+"""Search: proposes candidates and is told how they did. It measures, stores and prints nothing."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tunesmith.schedule import Schedule
+from tunesmith.search.config import SearchConfig
+from tunesmith.search.population import Population, crossover, mutate, neighbours, sample, transplant
+from tunesmith.search.ports import CostModel
+from tunesmith.search.space import Space
+
+__all__ = ["Candidate", "Search"]
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A point of the space: the index of a sketch and one knob index a knob."""
+
+    sketch: int
+    row: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class _Scored:
+    """Candidates of one sketch with predicted seconds, best first."""
+
+    sketch: int
+    rows: Population
+    seconds: NDArray[np.float64]
+
+
+class Search:
+    """Evolution on predicted cost, then descent on measured times.
+
+    Deterministic: the same space, model, seed and sequence of calls give the same candidates. Nothing is
+    proposed twice. Not thread-safe.
+    """
+
+    def __init__(
+        self, space: Space, model: CostModel, rng: np.random.Generator, config: SearchConfig | None = None
+    ) -> None:
+        self.space = space
+        self.model = model
+        self.rng = rng
+        self.config = config or SearchConfig()
+        self.proposed: set[Candidate] = set()
+        self.codes: set[str] = set()
+        self.measured: list[tuple[float, Candidate]] = []
+
+    def schedule(self, candidate: Candidate) -> Schedule:
+        return self.space.sketches[candidate.sketch].decode(candidate.row)
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether nothing is left to propose, for spaces small enough to be walked through."""
+        return len(self.proposed) >= self.space.size
+
+    def tell(self, outcomes: Sequence[tuple[Candidate, float | None]]) -> None:
+        """Seconds of proposed candidates; None for those that failed."""
+        self.measured += [(t, c) for c, t in outcomes if t is not None]
+        self.measured.sort(key=lambda m: m[0])
+        self.model.observe([(c.sketch, c.row, t) for c, t in outcomes])
+
+    def forget(self, schedules: Sequence[Schedule]) -> None:
+        """Schedules that are known already and must not be proposed."""
+        self.codes.update(s.hash for s in schedules)
+
+    def propose(self, count: int) -> list[Candidate]:
+        """Up to ``count`` new candidates, the most promising first; fewer when the space runs out."""
+        chosen: list[Candidate] = []
+        if len(self.measured) >= self.config.descend_after:
+            self._take(chosen, self._descend(), int(count * self.config.descend_share))
+        scored = self._evolve()
+        explore = max(1, round(count * self.config.explore)) if count > 1 else 0
+        self._take(chosen, _merge(scored), count - explore)
+        self._take(chosen, self._varied(scored), count)
+        if len(chosen) < count:
+            self._take(chosen, self._random(), count)
+        return chosen
+
+    def _take(self, chosen: list[Candidate], candidates: Sequence[Candidate], until: int) -> None:
+        """Add candidates whose schedule is new, up to a number."""
+        for c in candidates:
+            if len(chosen) >= until:
+                return
+            if c in self.proposed:
+                continue
+            self.proposed.add(c)
+            code = self.schedule(c).hash
+            if code not in self.codes:
+                self.codes.add(code)
+                chosen.append(c)
+
+    # -- where candidates come from -----------------------------------------------------------------------
+
+    def _evolve(self) -> list[_Scored]:
+        """A fresh population of every sketch, bettered over some generations."""
+        share = max(32, self.config.population // max(len(self.space.sketches), 1))
+        scored = [self._score(i, self._initial(i, share)) for i in range(len(self.space.sketches))]
+        for _ in range(self.config.generations):
+            scored = [self._next_generation(s, share // 2) for s in scored]
+        return scored
+
+    def _initial(self, sketch: int, count: int) -> Population:
+        shape = self.space.sketches[sketch]
+        rows = [sample(shape, count, self.rng)]
+        for _, best in self.measured[: self.config.descend_from]:
+            source = self.space.sketches[best.sketch]
+            seed = transplant(source, best.row, shape, self.rng)
+            rows += [seed] + [mutate(shape, seed, self.rng) for _ in range(8)]
+        return np.concatenate(rows)
+
+    def _score(self, sketch: int, rows: Population) -> _Scored:
+        rows = np.unique(rows, axis=0)
+        seconds = self.model.predict(sketch, rows)
+        order = np.argsort(seconds, kind="stable")
+        return _Scored(sketch, rows[order], seconds[order])
+
+    def _next_generation(self, scored: _Scored, count: int) -> _Scored:
+        sketch = self.space.sketches[scored.sketch]
+        parents = scored.rows[: self.config.parents]
+        if not sketch.knobs or not len(parents):
+            return scored
+        weights = 1.0 / np.arange(1, len(parents) + 1)
+        weights /= weights.sum()
+        a = parents[self.rng.choice(len(parents), size=count, p=weights)]
+        b = parents[self.rng.choice(len(parents), size=count // 2, p=weights)]
+        children = np.concatenate([mutate(sketch, a, self.rng), crossover(sketch, a[: len(b)], b, self.rng)])
+        return self._score(scored.sketch, np.concatenate([parents, children]))
+
+    def _descend(self) -> list[Candidate]:
+        """Neighbours of the best measured candidates, by predicted time."""
+        found: list[tuple[float, Candidate]] = []
+        for _, best in self.measured[: self.config.descend_from]:
+            rows = neighbours(self.space.sketches[best.sketch], best.row)
+            if len(rows):
+                seconds = self.model.predict(best.sketch, rows)
+                found += [
+                    (t, Candidate(best.sketch, tuple(map(int, r))))
+                    for t, r in zip(seconds, rows, strict=True)
+                ]
+        return [c for _, c in sorted(found, key=lambda f: (f[0], f[1].sketch, f[1].row))]
+
+    def _varied(self, scored: list[_Scored]) -> list[Candidate]:
+        """The best of each sketch in turn, sketches in order of their best; then lower ranks."""
+        scored = sorted((s for s in scored if len(s.rows)), key=lambda s: s.seconds[0])
+        out = []
+        for rank in (0, 1, 3, 7, 15, 31):
+            out += [Candidate(s.sketch, tuple(map(int, s.rows[rank]))) for s in scored if rank < len(s.rows)]
+        return out
+
+    def _random(self) -> list[Candidate]:
+        """Candidates at random; all of a small space."""
+        out = []
+        for i, sketch in enumerate(self.space.sketches):
+            if sketch.size <= 4096:
+                grid = np.indices([len(k.values) for k in sketch.knobs]).reshape(len(sketch.knobs), -1).T
+                rows: Population = self.rng.permutation(grid) if sketch.knobs else np.zeros((1, 0), np.int64)
+            else:
+                rows = sample(sketch, 64, self.rng)
+            out += [Candidate(i, tuple(map(int, r))) for r in rows]
+        order = self.rng.permutation(len(out))
+        return [out[i] for i in order]
+
+
+def _merge(scored: list[_Scored]) -> list[Candidate]:
+    """All candidates by predicted time, near copies of a better one left out."""
+    entries = [
+        (float(t), s.sketch, tuple(map(int, r)))
+        for s in scored
+        for t, r in zip(s.seconds[:64], s.rows[:64], strict=True)
+    ]
+    kept: list[Candidate] = []
+    for _, sketch, row in sorted(entries):
+        close = any(
+            k.sketch == sketch and sum(x != y for x, y in zip(k.row, row, strict=True)) < 2
+            for k in kept[-24:]
+        )
+        if not close or len(row) < 3:
+            kept.append(Candidate(sketch, row))
+    return kept
