@@ -31,7 +31,7 @@ class NotFoundError(CommandError):
 
 
 class LocatedError(ProgramError):
-    """A ProgramError that knows where its text came from: a file's path, ``<stdin>``, or an operator."""
+    """A ProgramError that knows where its text came from: a file's path or ``<stdin>``."""
 
     def __init__(self, error: ProgramError, label: str, text: str) -> None:
         super().__init__(error.reason, error.line, error.column)

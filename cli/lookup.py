@@ -8,8 +8,7 @@ from tunesmith.cli.database import database_url, open_database
 from tunesmith.cli.errors import NotFoundError
 from tunesmith.cli.sources import is_program, load_program
 from tunesmith.db import Best, quick_best
-from tunesmith.ir import Program
-from tunesmith.ir.canonical import workload_hash
+from tunesmith.ir import Program, workload_hash
 from tunesmith.measure import detect_target
 from tunesmith.records import Record, Target
 

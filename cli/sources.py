@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tunesmith.cli.commands import SOURCE_HELP
 from tunesmith.cli.errors import LocatedError, UsageError
+from tunesmith.frontend import operator
 from tunesmith.ir import Program, parse
 from tunesmith.ir.errors import LimitError, ProgramError
 
@@ -33,7 +34,7 @@ def load_program(source: str) -> Program:
     if source == "-":
         return _parse(_read_stdin(), "<stdin>", None)
     if _OPERATOR.match(source) and not Path(source).is_file():
-        return _operator(source)
+        return operator(source)
     path, _, name = source.partition("::")
     if not is_program(source):
         raise UsageError(f"{source!r} is no program: give {SOURCE_HELP}")
@@ -90,15 +91,6 @@ def _parse(text: str, label: str, name: str | None) -> Program:
         return parse(only, name=found)
     except ProgramError as error:
         raise LocatedError(error, label, text) from error
-
-
-def _operator(source: str) -> Program:
-    from tunesmith.frontend import operator
-
-    try:
-        return operator(source)
-    except ProgramError as error:
-        raise LocatedError(error, "operator", source) from error
 
 
 def _read_file(path: Path) -> str:

@@ -94,7 +94,6 @@ def test_standard_input_gives_a_program(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_an_operator_gives_a_program() -> None:
-    pytest.importorskip("tunesmith.frontend.operators")
     assert load_program("matmul(8,16,4)").outputs
 
 
