@@ -9,8 +9,12 @@ from functools import lru_cache
 from typing import Any
 
 from tunesmith.codegen.binary import Binary
+from tunesmith.codegen.build import build
+from tunesmith.ir import Program, program_from_json
 from tunesmith.measure.channel import Channel, error_text, resident_bytes
 from tunesmith.measure.messages import Message, binary_to_json
+from tunesmith.records import Target
+from tunesmith.schedule import Schedule
 
 __all__ = ["build_candidate", "serve"]
 
@@ -21,24 +25,17 @@ _EXPECTED = ("BuildError", "IllegalStep", "TunesmithError")
 
 
 @lru_cache(maxsize=8)
-def _program(text: str) -> Any:
-    from tunesmith.ir import program_from_json
-
+def _program(text: str) -> Program:
     return program_from_json(json.loads(text))
 
 
 @lru_cache(maxsize=8)
-def _target(text: str) -> Any:
-    from tunesmith.records import Target
-
+def _target(text: str) -> Target:
     return Target.from_json(json.loads(text))
 
 
 def build_candidate(program: str, schedule: str, target: str) -> Binary:
     """Compile one schedule of a program."""
-    from tunesmith.codegen import build
-    from tunesmith.schedule import Schedule
-
     return build(_program(program), Schedule.from_json(json.loads(schedule)), _target(target))
 
 

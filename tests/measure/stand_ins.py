@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import sys
 import time
 from typing import Any
 
@@ -229,6 +230,10 @@ def build(program_text: str, schedule_text: str, target_text: str) -> Binary:
     match schedule.get("do", "build"):
         case "build":
             return binary(program["n"], factor=schedule.get("factor", 2.0))
+        case "chatter":
+            print("x" * 1_000_000)
+            print("y" * 1_000_000, file=sys.stderr)
+            return binary(program["n"])
         case "illegal":
             raise IllegalStep("split(i, 0): a factor is at least 1")
         case "bug":

@@ -34,6 +34,11 @@ def test_builds_a_binary(pool: BuildPool, collect: Collect) -> None:
     assert result.seconds > 0
 
 
+def test_chatter_does_no_harm(pool: BuildPool, collect: Collect) -> None:
+    do(pool, {"do": "chatter"}, {})
+    assert [r.status for r in collect(pool, 2)] == [Status.OK, Status.OK]
+
+
 def test_an_illegal_step_is_a_short_error(pool: BuildPool, collect: Collect) -> None:
     do(pool, {"do": "illegal"})
     (result,) = collect(pool, 1)

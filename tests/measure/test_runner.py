@@ -75,6 +75,7 @@ WRONG = {
     "abort": (other(N, ABORT), "run_error", "SIGABRT while verifying"),
     "hang": (other(N, HANG), "run_timeout", "no answer after 2 s while verifying"),
     "garbage": (Binary(b"garbage", specs(N)), "run_error", "BuildError: cannot load object code"),
+    "much garbage": (Binary(b"x" * 1_000_000, specs(N)), "run_error", "cannot load object code"),
     "no entry": (Binary(compiled("declare void @ts_run(ptr)"), specs(N)), "run_error", "cannot link ts_run"),
     "unlinkable": (other(N, UNLINKABLE), "run_error", "cannot link ts_run"),
 }
