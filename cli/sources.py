@@ -8,7 +8,6 @@ from pathlib import Path
 
 from tunesmith.cli.commands import SOURCE_HELP
 from tunesmith.cli.errors import LocatedError, UsageError
-from tunesmith.frontend import operator
 from tunesmith.ir import Program, parse
 from tunesmith.ir.errors import LimitError, ProgramError
 
@@ -34,6 +33,8 @@ def load_program(source: str) -> Program:
     if source == "-":
         return _parse(_read_stdin(), "<stdin>", None)
     if _OPERATOR.match(source) and not Path(source).is_file():
+        from tunesmith.frontend import operator  # not needed for files
+
         return operator(source)
     path, _, name = source.partition("::")
     if not is_program(source):
