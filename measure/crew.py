@@ -65,6 +65,7 @@ class _Seat:
     served: int = 0
     resident_bytes: int = 0
     worn: bool = False
+    hurt: bool = False
 
 
 def _end_all(seats: list[_Seat], owner: int) -> None:
@@ -189,8 +190,8 @@ class Crew:
         messages, ended = seat.process.receive()
         for message in messages:
             self._on_message(seat, message)
-        if ended:
-            self._replace(seat, self._remove(seat, grace_s=1.0), timed_out=False)
+        if ended or seat.hurt:
+            self._replace(seat, self._remove(seat, grace_s=1.0 if ended else 0.0), timed_out=False)
         elif seat.worn and not seat.jobs:
             self._remove(seat)
             self._start()
@@ -209,8 +210,8 @@ class Crew:
             seat.since, seat.stage = now, ""
             seat.served += 1
             grown = message.header["rss"] - seat.resident_bytes
-            hurt = message.header.get("hurt", False)
-            seat.worn = hurt or seat.served >= _JOBS_OF_A_WORKER or grown > _GROWTH_BYTES
+            seat.hurt = message.header.get("hurt", False)
+            seat.worn = seat.served >= _JOBS_OF_A_WORKER or grown > _GROWTH_BYTES
 
     def _remove(self, seat: _Seat, grace_s: float = 0.0) -> Ending:
         registered = self._selector.get_map()
@@ -227,7 +228,7 @@ class Crew:
             self._failed_starts += 1
             if ending.code or self._failed_starts >= _STARTS:
                 raise WorkerError(f"{self._spec.role} workers cannot start: {ending}")
-        elif seat.jobs:
+        elif seat.jobs and not seat.hurt:
             self._settle(seat, ending, timed_out)
         self._waiting.extendleft(reversed(seat.jobs))
         self._start()

@@ -5,106 +5,32 @@ import contextlib
 import importlib
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from tunesmith.codegen.binary import Binary, BufferSpec
 from tunesmith.codegen.llvm import host
-from tunesmith.ir.loopnest import Role
 from tunesmith.ir.program import Program
-from tunesmith.measure.arena import GuardedArena, GuardedBuffer, TimingArena
+from tunesmith.measure.bench import TimingBench
 from tunesmith.measure.channel import Channel, error_text, resident_bytes
 from tunesmith.measure.hardware import hardware, memory_available
-from tunesmith.measure.kernel import BoundKernel, Kernel
+from tunesmith.measure.kernel import Kernel
 from tunesmith.measure.messages import Message, binary_from_json
 from tunesmith.measure.peaks import Calibration
 from tunesmith.measure.reference import Inputs, Reference, Specials, compute_reference, make_inputs
 from tunesmith.measure.target import vector_unit
 from tunesmith.measure.timing import Sampler, kernel_clock, time_calls, timing_lock
-from tunesmith.measure.verify import compare
+from tunesmith.measure.verify import Verifier, verdict_on
 from tunesmith.records import Measurement, Protocol, Status
 
-__all__ = ["RunWorker", "TimingBench", "Verifier", "serve"]
+__all__ = ["RunWorker", "serve"]
 
 _CALIBRATE_EVERY_S = 0.5
 _LOCK_WAIT_S = 10.0
 _RACE_S = 5.0
 _FEWEST_ROUNDS = 3
 _EXPECTED = ("BuildError", "TunesmithError")
-
-
-class Verifier:
-    """Runs kernels between guard pages and compares their answers with a reference."""
-
-    def __init__(self, program: Program, inputs: Inputs, reference: Reference) -> None:
-        self.reference = reference
-        self._arena = GuardedArena()
-        self._inputs = {t.name: _frozen(t.name, inputs[t.name], program) for t in program.inputs}
-
-    def verify(self, kernel: Kernel, binary: Binary) -> Measurement:
-        """The kernel's answer once; ``max_error`` is the worst over the outputs."""
-        buffers = [self._inputs.get(s.name) or self._arena.take(s) for s in binary.buffers]
-        try:
-            bound = kernel.bind([b.address for b in buffers])
-            bound.prepare()
-            bound.run()
-            return self._judge(binary.buffers, buffers)
-        finally:
-            self._arena.release()
-
-    def _judge(self, specs: Sequence[BufferSpec], buffers: Sequence[GuardedBuffer]) -> Measurement:
-        pairs = list(zip(specs, buffers, strict=True))
-        for spec, buffer in pairs:
-            if not buffer.intact():
-                return Measurement(Status.OUT_OF_BOUNDS, error=f"wrote outside {spec.name}")
-        return _verdict(self.reference, {s.name: b.view(s) for s, b in pairs if s.role is Role.OUTPUT})
-
-
-def _verdict(reference: Reference, outputs: Mapping[str, np.ndarray]) -> Measurement:
-    """Whether the outputs are right; ``max_error`` is the worst of them."""
-    found = [compare(name, outputs[name], expected) for name, expected in reference.outputs.items()]
-    faults = [fault for _, fault in found if fault]
-    status = Status.WRONG_ANSWER if faults else Status.OK
-    worst = max(error for error, _ in found)
-    return Measurement(status, error="\n".join(faults), max_error=worst, tolerance=reference.tolerance)
-
-
-def _frozen(name: str, values: np.ndarray, program: Program) -> GuardedBuffer:
-    tensor = program.tensors[name]
-    spec = BufferSpec(name, Role.INPUT, tensor.dtype, tensor.shape)
-    buffer = GuardedBuffer(spec.size_bytes, tensor.dtype.size_bytes)
-    buffer.view(spec)[...] = values
-    buffer.freeze()
-    return buffer
-
-
-class TimingBench:
-    """Places for the buffers of kernels that are timed: inputs and outputs stay where they are."""
-
-    def __init__(self, program: Program, inputs: Inputs) -> None:
-        specs = [BufferSpec(t.name, Role.INPUT, t.dtype, t.shape) for t in program.inputs]
-        outputs = (program.tensors[name] for name in program.outputs)
-        specs += [BufferSpec(t.name, Role.OUTPUT, t.dtype, t.shape) for t in outputs]
-        self._count = len(specs)
-        self._arena = TimingArena(specs)
-        self._fixed = {s.name: a for s, a in zip(specs, self._arena.addresses, strict=True)}
-        views = {s.name: v for s, v in zip(specs, self._arena.views, strict=True)}
-        for name, view in views.items():
-            view[...] = inputs.get(name, 0)
-        self.outputs = {name: views[name] for name in program.outputs}
-
-    def place(self, kernel: Kernel, binary: Binary) -> tuple[BoundKernel, TimingArena]:
-        """The kernel bound to its buffers and prepared, and the workspace to keep alive meanwhile."""
-        specs = [s for s in binary.buffers if s.role not in (Role.INPUT, Role.OUTPUT)]
-        workspace = TimingArena(specs, self._count)
-        for view in workspace.views:
-            view[...] = 0
-        own = {s.name: a for s, a in zip(specs, workspace.addresses, strict=True)}
-        bound = kernel.bind([own.get(s.name) or self._fixed[s.name] for s in binary.buffers])
-        bound.prepare()
-        return bound, workspace
 
 
 class RunWorker:
@@ -170,7 +96,7 @@ class RunWorker:
             clock = kernel_clock(self._protocol, binary.needs_openmp)
             times = time_calls(bound.repeat, self._protocol, message.header["best_s"], self._flush, clock)
         del workspace
-        again = _verdict(self._verifier.reference, self._bench.outputs)
+        again = verdict_on(self._verifier.reference, self._bench.outputs)
         if not again.ok:  # a race between threads, or state that calls leave behind
             self.hurt = True
             return {**again.to_json(), "error": f"after many calls: {again.error}", "drift": drift}

@@ -101,6 +101,15 @@ def test_a_crash_loses_no_other_job(runner: Runner, collect: Collect) -> None:
     assert found == {0: "ok", 1: bad, 2: "ok", 3: bad, 4: bad, 5: "ok"}
 
 
+def test_jobs_behind_one_that_hurts_the_worker_run_elsewhere(runner: Runner, collect: Collect) -> None:
+    before = runner.crew.pids
+    for key, kernel in enumerate([binary(N, first=-1), binary(N), binary(N)]):
+        runner.submit(key, kernel)
+    found = {key: m.status.value for key, m in collect(runner, 3)}
+    assert found == {0: "out_of_bounds", 1: "ok", 2: "ok"}
+    assert runner.crew.pids != before
+
+
 def test_a_worker_killed_from_outside_loses_nothing(runner: Runner, collect: Collect) -> None:
     for key in range(4):
         runner.submit(key, binary(N))
