@@ -22,6 +22,7 @@ __all__ = ["Database", "ReadSession", "Row", "WriteSession"]
 
 T = TypeVar("T")
 _TRIES = 5
+_OVERFLOW = 60  # above the number of threads that a server answers requests with
 
 Row = Mapping[str, Any]
 """One row by column name."""
@@ -54,8 +55,8 @@ class WriteSession(ReadSession):
     def insert_new(self, table: sa.Table, row: Mapping[str, Any]) -> bool:
         """Inserts unless a row with that key exists; returns whether it did."""
         dialect = postgresql if self._connection.dialect.name == "postgresql" else sqlite
-        statement = dialect.insert(table).values(**row).on_conflict_do_nothing()
-        return self._connection.execute(statement.returning(table.c.id)).first() is not None
+        statement = dialect.insert(table).on_conflict_do_nothing().returning(table.c.id)
+        return self._connection.execute(statement, dict(row)).first() is not None
 
 
 class Database:
@@ -119,6 +120,7 @@ class Database:
             "sqlite+pysqlite://",
             creator=self._connect_sqlite,
             poolclass=sa.pool.QueuePool,
+            max_overflow=_OVERFLOW,
             json_serializer=compact_json,
         )
         sa.event.listen(engine, "begin", _begin_sqlite)
@@ -130,7 +132,9 @@ class Database:
 
     def _postgres_engine(self) -> Engine:
         try:
-            return sa.create_engine(self.url, pool_pre_ping=True, json_serializer=compact_json)
+            return sa.create_engine(
+                self.url, pool_pre_ping=True, max_overflow=_OVERFLOW, json_serializer=compact_json
+            )
         except ModuleNotFoundError as missing:
             raise DatabaseUnavailable(
                 f"PostgreSQL needs a driver: pip install 'psycopg[binary]' ({missing})"

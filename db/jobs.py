@@ -18,7 +18,7 @@ from tunesmith.db.pages import Keyset
 from tunesmith.db.states import JobState, check_transition
 from tunesmith.db.values import Job, JobSpec, Page
 from tunesmith.db.workloads import add_workload
-from tunesmith.records import new_id
+from tunesmith.records import Record, new_id
 
 __all__ = ["LEASE_S", "MAX_ATTEMPTS", "Jobs"]
 
@@ -125,7 +125,7 @@ class Jobs:
             }
             return _move(session, _job(row), JobState.RUNNING, now, **leased)
 
-        return self._database.write(work)
+        return self._database.write(work) if self._any(JobState.QUEUED) else None
 
     def heartbeat(self, job_id: str, owner: str, *, lease_s: float = LEASE_S) -> Job:
         """Renews the lease. The returned job says whether cancelling was requested.
@@ -145,8 +145,9 @@ class Jobs:
         trials_seen: int,
         elapsed_s: float,
         untuned_s: float | None = None,
+        best: Record | None = None,
     ) -> Job:
-        """Records how far the tuner is. Raises ``LeaseLost``."""
+        """Records how far the tuner is. ``best`` may be of an earlier job. Raises ``LeaseLost``."""
         values = {
             "phase": phase,
             "trials_seen": trials_seen,
@@ -154,6 +155,7 @@ class Jobs:
             "untuned_s": untuned_s,
             "updated_at": self._clock(),
             "version": _table.c.version + 1,
+            **_best(best),
         }
         return self._database.write(lambda session: _update_held(session, job_id, owner, values))
 
@@ -164,11 +166,12 @@ class Jobs:
         state: JobState,
         *,
         result: dict[str, Any] | None = None,
+        best: Record | None = None,
         error: str = "",
     ) -> Job:
         """Ends a job with a terminal state. Raises ``LeaseLost`` and ``IllegalTransition``."""
         now = self._clock()
-        ended = {"result": result, "error": error, "finished_at": now, **_NO_LEASE}
+        ended = {"result": result, "error": error, "finished_at": now, **_best(best), **_NO_LEASE}
         return self._database.write(
             lambda session: _move(session, _held(session, job_id, owner), state, now, **ended)
         )
@@ -221,10 +224,21 @@ class Jobs:
             lost = [job for job in jobs if _expired(job, now) or is_dead(job.lease_owner or "")]
             return tuple(_take_back(session, job, now) for job in lost)
 
-        return self._database.write(work)
+        return self._database.write(work) if self._any(JobState.RUNNING) else ()
+
+    def _any(self, state: JobState) -> bool:
+        """A look without the write lock, which an idle worker would otherwise take all the time."""
+        query = sa.select(_table.c.id).where(_table.c.state == state.value).limit(1)
+        return self._database.read(lambda session: session.first(query) is not None)
 
 
 _NO_LEASE: dict[str, Any] = {"lease_owner": None, "lease_until": None, "phase": ""}
+
+
+def _best(best: Record | None) -> dict[str, Any]:
+    if best is None:
+        return {}
+    return {"best_record_id": best.id, "best_s": best.time_s, "best_gflops": best.gflops}
 
 
 def _expired(job: Job, now: dt.datetime) -> bool:

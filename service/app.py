@@ -1,0 +1,87 @@
+"""The application: guards, routes, errors, and what lives as long as it does."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.routing import APIRoute
+
+import tunesmith
+from tunesmith.db import open_store
+from tunesmith.service import errors
+from tunesmith.service.context import Context
+from tunesmith.service.guards import BodyLimit, HostGuard, Trace
+from tunesmith.service.jobs import JobRunner
+from tunesmith.service.routes import artifacts, best, health, jobs, records
+from tunesmith.service.schemas import Problem
+from tunesmith.service.settings import Settings
+
+__all__ = ["create_app"]
+
+_ROUTERS = (jobs.router, records.router, artifacts.router, best.router, health.router)
+_PROBLEMS: dict[int | str, dict[str, Any]] = {
+    "4XX": {"model": Problem, "description": "What is wrong with the request."},
+    "5XX": {"model": Problem, "description": "What is wrong with the server."},
+}
+
+
+def create_app(settings: Settings) -> FastAPI:
+    """The service over HTTP. Opens the database and starts the worker when it starts, not before.
+
+    Starting raises ``StoreError`` when the database cannot be used.
+    """
+    app = FastAPI(
+        title="Tunesmith",
+        summary="Finds the fastest verified kernel for a tensor computation, and remembers it.",
+        version=tunesmith.__version__,
+        lifespan=_lifespan,
+        docs_url=None,  # these pages load scripts from a foreign server
+        redoc_url=None,
+        generate_unique_id_function=_operation_id,
+        responses=_PROBLEMS,
+    )
+    app.state.settings = settings
+    for router in _ROUTERS:
+        app.include_router(router)
+    errors.install(app)
+    app.add_middleware(BodyLimit, limit=settings.limits.body_bytes)
+    app.add_middleware(HostGuard, hosts=settings.hosts, any_address=settings.any_address)
+    app.add_middleware(Trace)
+    app.openapi = _problem_media_type(app.openapi)  # type: ignore[method-assign]
+    return app
+
+
+@asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    settings: Settings = app.state.settings
+    with open_store(settings.url) as store:
+        runner = JobRunner(store, settings) if settings.run_jobs else None
+        app.state.context = Context(settings, store, runner)
+        if runner is not None:
+            runner.start()
+        try:
+            yield
+        finally:
+            if runner is not None:
+                runner.stop()
+
+
+def _operation_id(route: APIRoute) -> str:
+    """The function's name: generated clients keep their names when paths change."""
+    return route.name
+
+
+def _problem_media_type(build: Any) -> Any:
+    """FastAPI documents every model as ``application/json``; ours are ``application/problem+json``."""
+
+    def openapi() -> dict[str, Any]:
+        document: dict[str, Any] = build()
+        for operation in (op for path in document["paths"].values() for op in path.values()):
+            for status in ("4XX", "5XX"):
+                content = operation["responses"][status]["content"]
+                if "application/json" in content:
+                    content["application/problem+json"] = content.pop("application/json")
+        return document
+
+    return openapi

@@ -1,0 +1,133 @@
+"""Errors as problem details (RFC 9457): one table from the domain's exceptions to HTTP."""
+
+import logging
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from tunesmith.db import (
+    Ambiguous,
+    BadCursor,
+    BadQuery,
+    Conflict,
+    DatabaseLocked,
+    IdempotencyMismatch,
+    NotFound,
+    StoreError,
+)
+from tunesmith.ir import LimitError, ProgramError, TunesmithError
+
+__all__ = ["PROBLEMS", "ProblemType", "TrialFailed", "install", "problem", "problem_type"]
+
+log = logging.getLogger(__name__)
+
+
+class TrialFailed(Conflict):
+    """An artifact was asked for of a record whose candidate did not work."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemType:
+    slug: str
+    status: int
+    title: str
+
+
+PROBLEMS: tuple[tuple[type[Exception], ProblemType], ...] = (
+    (LimitError, ProblemType("program-too-large", 422, "The program is larger than the limits allow")),
+    (ProgramError, ProblemType("invalid-program", 422, "The text is not a valid program")),
+    (Ambiguous, ProblemType("ambiguous-id", 404, "Several ids begin like this")),
+    (NotFound, ProblemType("not-found", 404, "There is no such thing")),
+    (BadCursor, ProblemType("bad-cursor", 400, "The cursor does not belong to this query")),
+    (BadQuery, ProblemType("bad-query", 400, "The query cannot be answered")),
+    (IdempotencyMismatch, ProblemType("idempotency-mismatch", 422, "The key was used with another request")),
+    (TrialFailed, ProblemType("trial-failed", 409, "The record is of a failed trial")),
+    (Conflict, ProblemType("conflict", 409, "The state forbids it")),
+    (DatabaseLocked, ProblemType("database-busy", 503, "The database is busy")),
+    (StoreError, ProblemType("database-unavailable", 503, "The database cannot be used")),
+    (TunesmithError, ProblemType("unprocessable", 422, "The request cannot be carried out")),
+)
+"""The first class that an exception is an instance of counts."""
+
+_SEE_LOG = "The server's log says more under this trace id."
+
+
+def problem_type(error: Exception) -> ProblemType | None:
+    return next((kind for cls, kind in PROBLEMS if isinstance(error, cls)), None)
+
+
+def problem(
+    kind: ProblemType, detail: str, trace_id: str = "", headers: dict[str, str] | None = None, **more: Any
+) -> JSONResponse:
+    """An ``application/problem+json`` response; ``more`` are members beyond those of the standard."""
+    body = {
+        "type": f"urn:tunesmith:problem:{kind.slug}",
+        "title": kind.title,
+        "status": kind.status,
+        "detail": detail,
+        **more,
+        **({"trace_id": trace_id} if trace_id else {}),
+    }
+    return JSONResponse(body, kind.status, headers, media_type="application/problem+json")
+
+
+def install(app: FastAPI) -> None:
+    """Makes every error of the application a problem document."""
+    app.add_exception_handler(TunesmithError, _domain)
+    app.add_exception_handler(RequestValidationError, _validation)
+    app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(Exception, _unexpected)
+
+
+def _trace_id(request: Request) -> str:
+    return str(request.scope.get("trace_id", ""))
+
+
+def _domain(request: Request, error: Exception) -> JSONResponse:
+    kind = problem_type(error)
+    assert kind is not None, "the table ends with TunesmithError"
+    more: dict[str, Any] = {}
+    detail = str(error)
+    if isinstance(error, ProgramError):
+        more = {"line": error.line, "column": error.column}
+        detail = error.reason
+    if kind.status >= 500:  # names paths and servers, which are nobody's business
+        log.error("%s: %s", _trace_id(request), error)
+        detail = _SEE_LOG
+    headers = {"Retry-After": "2"} if isinstance(error, DatabaseLocked) else None
+    return problem(kind, detail, _trace_id(request), headers, **more)
+
+
+def _validation(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RequestValidationError)
+    kind = ProblemType("invalid-request", 422, "The request is not valid")
+    faults = [_fault(fault) for fault in error.errors()[:20]]
+    detail = "; ".join(f"{fault['name']}: {fault['detail']}" for fault in faults)
+    return problem(kind, detail, _trace_id(request), errors=faults)
+
+
+def _fault(fault: dict[str, Any]) -> dict[str, str]:
+    """Where and why, without repeating the value (it may be large, or a secret)."""
+    place, *path = [str(part) for part in fault["loc"]]
+    reason = str(fault["msg"]).removeprefix("Value error, ")
+    return {"in": place, "name": ".".join(path) or place, "detail": reason}
+
+
+def _http(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    title = HTTPStatus(error.status_code).phrase
+    kind = ProblemType(title.lower().replace(" ", "-"), error.status_code, title)
+    headers = dict(error.headers) if error.headers else None
+    return problem(kind, str(error.detail), _trace_id(request), headers)
+
+
+def _unexpected(request: Request, error: Exception) -> JSONResponse:
+    log.error("%s: %s %s failed", _trace_id(request), request.method, request.url.path, exc_info=error)
+    kind = ProblemType("internal-error", 500, "The server made a mistake")
+    trace_id = _trace_id(request)
+    return problem(kind, _SEE_LOG, trace_id, {"X-Request-Id": trace_id})

@@ -1,0 +1,131 @@
+"""What every request passes before it is looked at: ASGI middleware without knowledge of routes."""
+
+import ipaddress
+from collections.abc import Iterable
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from tunesmith.records import new_id
+from tunesmith.service.errors import ProblemType, problem
+
+__all__ = ["BodyLimit", "HostGuard", "Trace"]
+
+_SAFE = {"GET", "HEAD", "OPTIONS"}
+_HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "Cache-Control": "no-store",
+}
+
+
+class Trace:
+    """Gives every request an id, by which an answer is found in the log, and the common headers."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        scope["trace_id"] = trace_id = new_id()
+
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                headers["X-Request-Id"] = trace_id
+                for name, value in _HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        await self._app(scope, receive, with_headers)
+
+
+class HostGuard:
+    """Refuses requests under foreign names, and changes asked for by foreign web pages.
+
+    A page of another site can make a browser send requests here, and by DNS rebinding even read the
+    answers; but it cannot make the browser name a host or an origin other than its own.
+    """
+
+    def __init__(self, app: ASGIApp, hosts: Iterable[str], any_address: bool) -> None:
+        self._app = app
+        self._hosts = frozenset(host.lower() for host in hosts)
+        self._any_address = any_address
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        refusal = self._refusal(scope) if scope["type"] == "http" else None
+        if refusal is None:
+            await self._app(scope, receive, send)
+            return
+        await problem(*refusal, trace_id=scope["trace_id"])(scope, receive, send)
+
+    def _refusal(self, scope: Scope) -> tuple[ProblemType, str] | None:
+        headers = Headers(scope=scope)
+        named = headers.getlist("host")
+        if len(named) != 1 or not self._allowed(f"//{named[0]}"):
+            kind = ProblemType("unknown-host", 400, "The service is not known by this name")
+            return kind, f"The Host header must be one of {', '.join(sorted(self._hosts))}."
+        origin = headers.get("origin")
+        if scope["method"] not in _SAFE and origin is not None and not self._allowed(origin):
+            kind = ProblemType("foreign-origin", 403, "The request comes from a foreign web page")
+            return kind, "Pages of other sites may not change anything here."
+        return None
+
+    def _allowed(self, url: str) -> bool:
+        try:
+            name = urlsplit(url).hostname or ""
+        except ValueError:
+            return False
+        return name in self._hosts or (self._any_address and _is_address(name))
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+class BodyLimit:
+    """Reads the whole body first, up to ``limit`` bytes. Larger ones are refused before any is parsed."""
+
+    def __init__(self, app: ASGIApp, limit: int) -> None:
+        self._app = app
+        self._limit = limit
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        body = await self._read(scope, receive)
+        if body is None:
+            kind = ProblemType("body-too-large", 413, "The request is too large")
+            answer = problem(kind, f"At most {self._limit} bytes are accepted.", trace_id=scope["trace_id"])
+            answer.headers["Connection"] = "close"
+            await answer(scope, receive, send)
+            return
+        unread = [body]
+
+        async def replay() -> Message:
+            if unread:
+                return {"type": "http.request", "body": unread.pop(), "more_body": False}
+            return await receive()
+
+        await self._app(scope, replay, send)
+
+    async def _read(self, scope: Scope, receive: Receive) -> bytes | None:
+        declared = Headers(scope=scope).get("content-length", "0")
+        if not declared.isdecimal() or int(declared[:20]) > self._limit:
+            return None
+        body = bytearray()
+        while True:
+            message = await receive()
+            body += message.get("body", b"")
+            if len(body) > self._limit:
+                return None
+            if not message.get("more_body", False):
+                return bytes(body)

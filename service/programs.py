@@ -1,0 +1,35 @@
+"""Programs from strangers: read, and held against the service's limits before anything is done with them."""
+
+from typing import Any
+
+from tunesmith.ir import LimitError, Program, flops
+from tunesmith.records import Workload
+from tunesmith.service.settings import Limits
+from tunesmith.service.tools import Tools
+from tunesmith.tuning import workload_of
+
+__all__ = ["read_workload"]
+
+
+def read_workload(tools: Tools, limits: Limits, source: dict[str, Any]) -> Workload:
+    """The workload of ``{"program": text}`` or ``{"operator": text}``. Raises ``ProgramError``."""
+    size = max(len(text.encode()) for text in source.values())
+    if size > limits.text_bytes:
+        raise LimitError(f"the text has {size} bytes; at most {limits.text_bytes} are accepted")
+    program = tools.program(source)
+    _check_size(program, limits)
+    workload, _ = workload_of(program)
+    return workload
+
+
+def _check_size(program: Program, limits: Limits) -> None:
+    work = flops(program)
+    if work > limits.program_flops:
+        raise LimitError(
+            f"the program takes {work:.3g} operations; at most {limits.program_flops:.3g} are tuned"
+        )
+    size = sum(tensor.size_bytes for tensor in program.tensors.values())
+    if size > limits.program_bytes:
+        raise LimitError(
+            f"its tensors take {size:.3g} bytes; at most {limits.program_bytes:.3g} are accepted"
+        )

@@ -1,0 +1,259 @@
+"""What the API takes and gives. These models are the OpenAPI document."""
+
+import datetime as dt
+from enum import StrEnum
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from tunesmith.db import JobState, Match
+from tunesmith.records import Status
+
+__all__ = [
+    "ArtifactKind",
+    "BestQuery",
+    "BestView",
+    "Health",
+    "JobBest",
+    "JobList",
+    "JobProgress",
+    "JobRequest",
+    "JobView",
+    "MeasurementView",
+    "Problem",
+    "RecordList",
+    "RecordSummaryView",
+    "RecordView",
+    "TargetList",
+    "TargetView",
+    "WorkloadList",
+    "WorkloadSummaryView",
+    "WorkloadView",
+]
+
+_EXAMPLE_TEXT = "def dense(x: f32[128, 768], w: f32[768, 768]):\n    return x @ w"
+
+ProgramText = Annotated[str, Field(description="Text of the expression language.", examples=[_EXAMPLE_TEXT])]
+OperatorText = Annotated[
+    str,
+    Field(max_length=4096, description="A named operator with sizes.", examples=["matmul(512,512,512)"]),
+]
+
+
+class Request(BaseModel):
+    """A body; members that are not known are refused."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class View(BaseModel):
+    model_config = ConfigDict(from_attributes=True)
+
+
+class JobRequest(Request):
+    """Exactly one of ``program`` and ``operator``. ``trials`` counts those recorded before, unless ``fresh``;
+    it is 64 when neither ``trials`` nor ``seconds`` is given."""
+
+    program: ProgramText | None = None
+    operator: OperatorText | None = None
+    trials: int | None = Field(None, ge=1, le=100_000, description="Budget in measured candidates.")
+    seconds: float | None = Field(None, gt=0, le=7 * 86400, description="Budget in time.")
+    threads: int = Field(1, ge=1, description="Threads that the kernel may use.")
+    seed: int = Field(0, ge=0, lt=1 << 63)
+    fresh: bool = Field(False, description="Leave out of account what is recorded already.")
+    cache: Literal["warm", "cold"] = Field("warm", description="State of the caches when a call is timed.")
+
+    @model_validator(mode="after")
+    def _one_source(self) -> "JobRequest":
+        if (self.program is None) == (self.operator is None):
+            raise ValueError("give exactly one of program and operator")
+        return self
+
+
+class BestQuery(Request):
+    program: ProgramText
+    target: str | None = Field(None, description="Fingerprint of a target; without it, any target.")
+
+
+class JobBest(View):
+    record: str
+    time_s: float
+    gflops: float
+    peak_fraction: float | None = Field(None, description="Of the measured FMA peak; not in lists.")
+
+
+class JobProgress(View):
+    """``trials`` counts as the budget does; ``measured`` and ``failed`` are those of this job."""
+
+    phase: str
+    trials: int
+    trials_total: int | None
+    measured: int
+    failed: int
+    elapsed_s: float
+    untuned_s: float | None = Field(description="Time of the default schedule, once it is known.")
+    best: JobBest | None
+
+
+class JobView(View):
+    id: str
+    state: JobState
+    name: str
+    workload: str = Field(description="Hash of the workload.")
+    source: dict[str, str]
+    options: dict[str, Any]
+    progress: JobProgress
+    cancel_requested: bool
+    attempt: int
+    result: dict[str, Any] | None = Field(description="As `tunesmith tune --json` gives it, when it ended.")
+    error: str | None
+    created_at: dt.datetime
+    started_at: dt.datetime | None
+    finished_at: dt.datetime | None
+    links: dict[str, str]
+
+
+class JobList(View):
+    items: list[JobView]
+    next_cursor: str | None
+
+
+class TargetView(View):
+    fingerprint: str
+    triple: str
+    cpu: str
+    features: str
+    model: str
+    cores: int
+    threads: int
+    l1d_bytes: int
+    l2_bytes: int
+    l3_bytes: int
+    line_bytes: int
+    vector_bytes: int
+    vector_registers: int
+    peaks: dict[str, float] = Field(description="Measured on one core.")
+
+
+class TargetList(View):
+    items: list[TargetView]
+
+
+class WorkloadView(View):
+    hash: str
+    structure: str
+    name: str
+    program: dict[str, Any]
+    flops: int
+    min_bytes: int
+    dtype: str
+
+
+class WorkloadSummaryView(View):
+    hash: str
+    structure: str
+    name: str
+    dtype: str
+    flops: int
+    min_bytes: int
+    n_records: int
+    n_failed: int
+    best_record_id: str | None
+    best_s: float | None
+    best_gflops: float | None
+    created_at: dt.datetime
+
+
+class WorkloadList(View):
+    items: list[WorkloadSummaryView]
+    next_cursor: str | None
+
+
+class MeasurementView(View):
+    """Numbers that JSON has no word for (an infinite error) are null."""
+
+    status: Status
+    time_s: float | None
+    times_s: list[float | None]
+    spread: float
+    error: str
+    signal: int
+    build_s: float
+    run_s: float
+    max_error: float | None
+    tolerance: float | None
+    drift: float
+
+
+class RecordSummaryView(View):
+    id: str
+    workload_hash: str
+    workload_name: str
+    target_fingerprint: str
+    job_id: str | None
+    status: Status
+    trial: int
+    time_s: float | None
+    race_s: float | None
+    gflops: float | None
+    schedule_hash: str
+    error: str
+    created_at: dt.datetime
+
+
+class RecordList(View):
+    items: list[RecordSummaryView]
+    next_cursor: str | None
+
+
+class RecordView(View):
+    id: str
+    workload: WorkloadView
+    target: TargetView
+    schedule: dict[str, Any]
+    schedule_hash: str
+    measurement: MeasurementView
+    gflops: float
+    protocol: dict[str, Any]
+    trial: int
+    seed: int
+    created_at: dt.datetime
+    versions: dict[str, str]
+    job_id: str | None
+
+
+class BestView(View):
+    """``match`` says how close the record's target is to the one asked for. ``time_s`` is the time of the
+    final race if the record was ``raced``, otherwise the median of its trial."""
+
+    match: Match
+    time_s: float
+    raced: bool
+    gflops: float
+    peak_fraction: float | None
+    record: RecordView
+
+
+class ArtifactKind(StrEnum):
+    LLVM = "llvm"
+    ASM = "asm"
+    OBJECT = "object"
+    LIBRARY = "library"
+    HEADER = "header"
+
+
+class Health(View):
+    status: Literal["ok"] = "ok"
+
+
+class Problem(BaseModel):
+    """Problem details after RFC 9457. ``line`` and ``column`` count from 1; 0 means unknown."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    trace_id: str | None = None
+    line: int | None = None
+    column: int | None = None
+    errors: list[dict[str, str]] | None = None

@@ -1,0 +1,46 @@
+"""How a service is set up. Read once, where the process starts."""
+
+import os
+from dataclasses import dataclass, field
+
+from tunesmith.service.tools import Tools
+
+__all__ = ["LOOPBACK", "Limits", "Settings", "cores_here"]
+
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+def cores_here() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a request may ask for at most. ``program_flops`` and ``program_bytes`` (all tensors together)
+    keep away what could not be measured anyway, but would take the machine's memory or days."""
+
+    body_bytes: int = 1 << 20
+    text_bytes: int = 1 << 16
+    trials: int = 100_000
+    seconds: float = 7 * 86400.0
+    threads: int = field(default_factory=cores_here)
+    program_flops: int = 10**13
+    program_bytes: int = 1 << 32
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """``hosts`` are the names under which the service may be addressed; ``any_address`` also allows IP
+    addresses, which no foreign web page can pretend to be. Times in seconds."""
+
+    url: str | None
+    tools: Tools
+    hosts: tuple[str, ...] = LOOPBACK
+    any_address: bool = False
+    limits: Limits = field(default_factory=Limits)
+    run_jobs: bool = True
+    poll_s: float = 2.0
+    lease_s: float = 60.0
+    progress_s: float = 0.5
+    stop_s: float = 60.0

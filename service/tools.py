@@ -1,0 +1,58 @@
+"""What the service needs from the rest of Tunesmith, as functions that tests can replace."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from tunesmith.db import Store
+from tunesmith.frontend import operator
+from tunesmith.ir import Program, parse
+from tunesmith.records import Record
+from tunesmith.tuning.types import Observer, TuneOptions, TuneResult
+
+__all__ = ["Artifact", "Tools", "Tune", "default_tools"]
+
+
+class Tune(Protocol):
+    """Tunes a program to the end of its budget, until ``should_stop()``, or until it is done.
+
+    Called in the worker's thread. Commits every trial to ``store`` as it ends, with ``job_id``; counts
+    what is recorded already. Raises ``TunesmithError`` for what the user can mend.
+    """
+
+    def __call__(
+        self,
+        program: Program,
+        options: TuneOptions,
+        store: Store,
+        on_event: Observer,
+        should_stop: Callable[[], bool],
+        job_id: str | None,
+    ) -> TuneResult: ...
+
+
+class Artifact(Protocol):
+    """Builds ``llvm``, ``asm``, ``object``, ``library`` or ``header``. Raises ``TunesmithError``."""
+
+    def __call__(self, record: Record, kind: str) -> bytes: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """``parse`` and ``operator`` raise ``ProgramError``; neither executes anything of the text."""
+
+    tune: Tune
+    artifact: Artifact
+    parse: Callable[[str], Program] = parse
+    operator: Callable[[str], Program] = operator
+
+    def program(self, source: dict[str, Any]) -> Program:
+        """The program that a request's ``{"program": text}`` or ``{"operator": text}`` stands for."""
+        return self.parse(source["program"]) if "program" in source else self.operator(source["operator"])
+
+
+def default_tools() -> Tools:
+    """The real tuner, which brings LLVM and XGBoost with it; hence imported only here."""
+    from tunesmith.tuning import artifact, tune
+
+    return Tools(tune=tune, artifact=artifact)
