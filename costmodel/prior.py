@@ -206,39 +206,50 @@ def _speedup(loops: tuple[LoopShape, ...], machine: Machine, ones: Array) -> Arr
 def _memory(shape: StageShape, machine: Machine, ones: Array) -> tuple[Array, ...]:
     """Seconds that each level's misses take: footprints of inner loops against capacities."""
     accesses = [a for a in (*shape.reads, shape.write) if not _tiny(a)]
-    depth = len(shape.loops)
-    lines = [[_lines(a, shape.loops[d:], ones) for a in accesses] for d in range(depth + 1)]
+    static, serial = _static_suffix(shape.loops)
+    lines = [_lines(a, serial, static, ones) for a in accesses]
     out = []
     for level in machine.levels:
-        totals = [
-            sum((_occupied(a, n, level.way_bytes) for a, n in zip(accesses, at, strict=True)), 0.0 * ones)
-            for at in lines
-        ]
-        fits = _deepest_fit(totals, level.size_bytes * _CACHE_USE)
-        out.append(_traffic(shape, accesses, lines, fits, ones) / (level.beyond_gbs * 1e9))
+        total = sum(
+            (_occupied(a, n, level.way_bytes) for a, n in zip(accesses, lines, strict=True)), 0.0 * ones
+        )
+        fits = _outermost_fit(
+            np.broadcast_to(total, (len(serial) + 1, len(ones))), level.size_bytes * _CACHE_USE
+        )
+        out.append(_traffic(serial, accesses, lines, fits, ones) / (level.beyond_gbs * 1e9))
     return tuple(out)
 
 
 @dataclass(frozen=True)
 class _Lines:
-    """Cache lines that some loops reach in a buffer: how many, and how many places along each dimension."""
+    """Cache lines that loops reach in a buffer, by depth: row d for the loops inside the d outermost.
+
+    ``reach`` has one matrix a dimension: places along it, the last dimension's in lines.
+    """
 
     count: Array
     reach: tuple[Array, ...]
 
 
-def _lines(access: Access, loops: tuple[LoopShape, ...], ones: Array) -> _Lines:
+def _lines(access: Access, serial: list[LoopShape], static: list[LoopShape], ones: Array) -> _Lines:
     places = []
     for steps, extent in zip(access.steps, access.extents, strict=True):
-        reach = ones
-        for loop in loops:
+        reach = np.empty((len(serial) + 1, len(ones)))
+        inner = ones
+        for loop in static:
             if loop.name in steps:
-                reach = reach + steps[loop.name] * (loop.extent - 1)
+                inner = inner + steps[loop.name] * (loop.extent - 1)
+        reach[-1] = inner
+        for d in range(len(serial) - 1, -1, -1):
+            loop = serial[d]
+            moved = steps.get(loop.name)
+            reach[d] = reach[d + 1] if moved is None else reach[d + 1] + moved * (loop.extent - 1)
         places.append(np.minimum(reach, extent))
-    if places:
-        places[-1] = np.maximum(places[-1] * access.element_bytes / _LINE, 1.0)
-    count = ones
-    for p in places:
+    if not places:
+        return _Lines(np.ones((len(serial) + 1, len(ones))), ())
+    places[-1] = np.maximum(places[-1] * (access.element_bytes / _LINE), 1.0)
+    count = places[0]
+    for p in places[1:]:
         count = count * p
     return _Lines(count, tuple(places))
 
@@ -248,38 +259,39 @@ def _occupied(access: Access, lines: _Lines, way_bytes: int) -> Array:
 
     Rows that lie a multiple of a large power of two apart share few sets.
     """
-    stride = np.full_like(lines.count, float(access.element_bytes))
-    sets = lines.reach[-1] if lines.reach else lines.count
+    if len(lines.reach) < 2:
+        return lines.count * _LINE
+    stride: Array = np.full(lines.count.shape[1], float(access.element_bytes))
+    sets = lines.reach[-1]
     for extent, reach in zip(reversed(access.extents[1:]), reversed(lines.reach[:-1]), strict=True):
         stride = stride * extent
         apart = way_bytes / np.gcd(stride.astype(np.int64), way_bytes)
-        sets = sets * np.minimum(reach, np.maximum(apart, 1.0))
-    reachable = np.minimum(lines.count, way_bytes / _LINE)
-    crowding: Array = np.maximum(reachable / np.minimum(np.maximum(sets, 1.0), way_bytes / _LINE), 1.0)
-    return lines.count * _LINE * crowding
+        sets = sets * np.minimum(reach, apart)
+    all_sets = way_bytes / _LINE
+    crowding = np.minimum(lines.count, all_sets) / np.minimum(sets, all_sets)
+    return lines.count * np.maximum(crowding, 1.0) * _LINE
 
 
-def _deepest_fit(totals: list[Array], capacity: float) -> NDArray[np.int64]:
-    """Depth of the outermost loop whose insides fit; the depth of the body if nothing does."""
-    fits = np.full(len(totals[0]), len(totals) - 1, dtype=np.int64)
-    holds = np.ones(len(totals[0]), dtype=bool)
-    for d in range(len(totals) - 1, -1, -1):
-        holds &= totals[d] <= capacity
-        fits = np.where(holds, d, fits)
-    return fits
+def _outermost_fit(totals: Array, capacity: float) -> NDArray[np.int64]:
+    """The least depth whose insides fit; the depth of the body if nothing does."""
+    holds = np.logical_and.accumulate(totals[::-1] <= capacity, axis=0)
+    return np.maximum(len(totals) - 1 - np.maximum(holds.sum(axis=0) - 1, 0), 0)
 
 
 def _traffic(
-    shape: StageShape, accesses: list[Access], lines: list[list[_Lines]], fits: NDArray[np.int64], ones: Array
+    serial: list[LoopShape], accesses: list[Access], lines: list[_Lines], fits: NDArray[np.int64], ones: Array
 ) -> Array:
-    """Bytes through one level: what fits inside is fetched once for each trip of the loops outside."""
+    """Bytes through one level: what fits inside is fetched once for each trip of the loops outside.
+
+    Loops just outside that do not move in a buffer leave it where it is.
+    """
     total = 0.0 * ones
-    for i, access in enumerate(accesses):
-        factor, trips = ones, ones
-        chosen = lines[0][i].count
-        for d, loop in enumerate(shape.loops, start=1):
+    columns = np.arange(len(ones))
+    for access, line in zip(accesses, lines, strict=True):
+        factors = np.ones((len(serial) + 1, len(ones)))
+        trips = ones
+        for d, loop in enumerate(serial, start=1):
             trips = trips * loop.extent
-            factor = trips if _moves(access, loop) else factor
-            chosen = np.where(fits == d, lines[d][i].count * factor, chosen)
-        total = total + chosen * _LINE
+            factors[d] = trips if _moves(access, loop) else factors[d - 1]
+        total = total + line.count[fits, columns] * factors[fits, columns] * _LINE
     return total

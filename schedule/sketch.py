@@ -84,3 +84,33 @@ class Sketch:
             return TAILS[v] if knob.endswith("tail") else v
 
         return Schedule(tuple(fill(s, value) for s in self.steps))
+
+    def encode(self, schedule: Schedule) -> tuple[int, ...] | None:
+        """The candidate whose schedule this is; None when it is not one of this sketch."""
+        if len(schedule.steps) != len(self.steps):
+            return None
+        found: dict[str, Any] = {}
+        for mine, other in zip(self.steps, schedule.steps, strict=True):
+            if type(mine) is not type(other):
+                return None
+            for f in fields(mine):
+                if not _unify(getattr(mine, f.name), getattr(other, f.name), found):
+                    return None
+        row = []
+        for k in self.knobs:
+            value = found.get(k.name, k.values[0])
+            value = TAILS.index(value) if isinstance(value, Tail) else value
+            if value not in k.values:
+                return None
+            row.append(k.values.index(value))
+        return tuple(row)
+
+
+def _unify(mine: Any, other: Any, found: dict[str, Any]) -> bool:
+    """Match a field of a sketch's step with a schedule's, noting what each hole stands for."""
+    if isinstance(mine, Hole):
+        return bool(found.setdefault(mine.knob, other) == other)
+    if isinstance(mine, tuple):
+        same = isinstance(other, tuple) and len(mine) == len(other)
+        return same and all(_unify(a, b, found) for a, b in zip(mine, other, strict=True))
+    return bool(mine == other)

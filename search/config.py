@@ -7,14 +7,16 @@ __all__ = ["SearchConfig"]
 
 @dataclass(frozen=True, slots=True)
 class SearchConfig:
-    """``population``: candidates ranked a round, over all sketches. ``explore``: share of a batch chosen for
+    """``population``: fresh candidates ranked a round, over all sketches; ``parents`` a sketch live on, and the ``bred`` most
+    promising sketches evolve. ``explore``: share of a batch chosen for
     variety rather than by rank. ``descend_after``: measured candidates before part of each batch comes from
     the neighbourhood of the best (coordinate descent, as in Droplet: M. Canesche et al., arXiv 2406.20037).
     """
 
-    population: int = 4096
+    population: int = 2048
     generations: int = 3
-    parents: int = 256
+    parents: int = 48
+    bred: int = 8
     explore: float = 0.15
     descend_after: int = 12
     descend_share: float = 0.5

@@ -49,6 +49,7 @@ class Search:
         self.proposed: set[Candidate] = set()
         self.codes: set[str] = set()
         self.measured: list[tuple[float, Candidate]] = []
+        self.elite: dict[int, Population] = {}
 
     def schedule(self, candidate: Candidate) -> Schedule:
         return self.space.sketches[candidate.sketch].decode(candidate.row)
@@ -97,27 +98,33 @@ class Search:
     # -- where candidates come from -----------------------------------------------------------------------
 
     def _evolve(self) -> list[_Scored]:
-        """A fresh population of every sketch, bettered over some generations."""
-        share = max(32, self.config.population // max(len(self.space.sketches), 1))
-        scored = [self._score(i, self._initial(i, share)) for i in range(len(self.space.sketches))]
+        """A population of every sketch, bettered over some generations; the best live on in the next call."""
+        count = len(self.space.sketches)
+        share = max(16, self.config.population // count)
+        scored = [self._score(i, self._initial(i, share)) for i in range(count)]
+        leaders = set(
+            np.argsort([s.seconds[0] if len(s.rows) else np.inf for s in scored])[: self.config.bred]
+        )
+        share = max(share // 2, 64)
         for _ in range(self.config.generations):
-            scored = [self._next_generation(s, share // 2) for s in scored]
+            scored = [self._next_generation(s, share) if s.sketch in leaders else s for s in scored]
+        self.elite = {s.sketch: s.rows[: self.config.parents] for s in scored}
         return scored
 
     def _initial(self, sketch: int, count: int) -> Population:
         shape = self.space.sketches[sketch]
-        rows = [sample(shape, count, self.rng)]
+        elite = self.elite.get(sketch)
+        rows = [sample(shape, count if elite is None else count // 2, self.rng)]
+        rows += [] if elite is None else [elite]
         for _, best in self.measured[: self.config.descend_from]:
             source = self.space.sketches[best.sketch]
             seed = transplant(source, best.row, shape, self.rng)
-            rows += [seed] + [mutate(shape, seed, self.rng) for _ in range(8)]
+            rows += [seed] + [mutate(shape, seed, self.rng) for _ in range(4)]
         return np.concatenate(rows)
 
     def _score(self, sketch: int, rows: Population) -> _Scored:
         rows = np.unique(rows, axis=0)
-        seconds = self.model.predict(sketch, rows)
-        order = np.argsort(seconds, kind="stable")
-        return _Scored(sketch, rows[order], seconds[order])
+        return _ordered(sketch, rows, self.model.predict(sketch, rows))
 
     def _next_generation(self, scored: _Scored, count: int) -> _Scored:
         sketch = self.space.sketches[scored.sketch]
@@ -129,7 +136,10 @@ class Search:
         a = parents[self.rng.choice(len(parents), size=count, p=weights)]
         b = parents[self.rng.choice(len(parents), size=count // 2, p=weights)]
         children = np.concatenate([mutate(sketch, a, self.rng), crossover(sketch, a[: len(b)], b, self.rng)])
-        return self._score(scored.sketch, np.concatenate([parents, children]))
+        new = self._score(scored.sketch, children)
+        rows, first = np.unique(np.concatenate([parents, new.rows]), axis=0, return_index=True)
+        seconds = np.concatenate([scored.seconds[: len(parents)], new.seconds])[first]
+        return _ordered(scored.sketch, rows, seconds)
 
     def _descend(self) -> list[Candidate]:
         """Neighbours of the best measured candidates, by predicted time."""
@@ -164,6 +174,11 @@ class Search:
             out += [Candidate(i, tuple(map(int, r))) for r in rows]
         order = self.rng.permutation(len(out))
         return [out[i] for i in order]
+
+
+def _ordered(sketch: int, rows: Population, seconds: NDArray[np.float64]) -> _Scored:
+    order = np.argsort(seconds, kind="stable")
+    return _Scored(sketch, rows[order], seconds[order])
 
 
 def _merge(scored: list[_Scored]) -> list[Candidate]:

@@ -1,1 +1,42 @@
+"""The whole act of tuning, and kernels that use its results. Parts are imported when first asked for."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tunesmith.tuning.api import KernelFunction, kernel, load
+    from tunesmith.tuning.artifacts import artifact, describe
+    from tunesmith.tuning.kernel import Kernel
+    from tunesmith.tuning.tuner import tune
+    from tunesmith.tuning.types import Event, Observer, StoppedBy, TuneOptions, TuneResult
+    from tunesmith.tuning.workload import workload_of
+
+__all__ = [
+    "Event",
+    "Kernel",
+    "KernelFunction",
+    "Observer",
+    "StoppedBy",
+    "TuneOptions",
+    "TuneResult",
+    "artifact",
+    "describe",
+    "kernel",
+    "load",
+    "tune",
+    "workload_of",
+]
+
+_HOMES = {
+    "Event": "types", "Observer": "types", "StoppedBy": "types", "TuneOptions": "types", "TuneResult": "types",
+    "Kernel": "kernel", "KernelFunction": "api", "kernel": "api", "load": "api",
+    "artifact": "artifacts", "describe": "artifacts", "tune": "tuner", "workload_of": "workload",
+}  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value

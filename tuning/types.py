@@ -7,7 +7,7 @@ from typing import Any
 
 from tunesmith.records import Protocol, Record, Status, Target, Workload
 
-__all__ = ["Event", "StoppedBy", "TuneOptions", "TuneResult"]
+__all__ = ["Event", "Observer", "StoppedBy", "TuneOptions", "TuneResult"]
 
 
 class StoppedBy(StrEnum):
@@ -74,9 +74,7 @@ class TuneResult:
         """Best GFLOP/s over the measured FMA peak of the threads used."""
         if self.best is None:
             return None
-        peak = (
-            self.target.peaks.f32_gflops if self.workload.dtype == "f32" else self.target.peaks.f64_gflops
-        )
+        peak = self.target.peaks.f32_gflops if self.workload.dtype == "f32" else self.target.peaks.f64_gflops
         return self.best.gflops / (peak * self.target.threads)
 
     def to_json(self) -> dict[str, Any]:

@@ -1,3 +1,45 @@
-"""Tunesmith: tensor expressions in, the fastest verified kernel for this machine out."""
+"""Tunesmith: tensor expressions in, the fastest verified kernel for this machine out.
+
+    program = tunesmith.parse(text)             or tunesmith.ops.matmul(512, 512, 512), or @tunesmith.kernel
+    result = tunesmith.tune(program, trials=64)
+    kernel = tunesmith.load(program)            a callable with the best schedule known
+
+Names are imported when they are first used, so that the command line starts at once.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tunesmith.frontend import ops
+    from tunesmith.ir import Program, ProgramError, TunesmithError, parse
+    from tunesmith.tuning import Kernel, TuneResult, kernel, load, tune
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "Kernel",
+    "Program",
+    "ProgramError",
+    "TuneResult",
+    "TunesmithError",
+    "__version__",
+    "kernel",
+    "load",
+    "ops",
+    "parse",
+    "tune",
+]
+
+_HOMES = {
+    "Kernel": "tuning", "TuneResult": "tuning", "kernel": "tuning", "load": "tuning", "tune": "tuning",
+    "Program": "ir", "ProgramError": "ir", "TunesmithError": "ir", "parse": "ir", "ops": "frontend",
+}  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"tunesmith.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value

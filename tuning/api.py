@@ -1,0 +1,117 @@
+"""The Python face: load, tune and the kernel decorator over programs, texts and decorated functions."""
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+from tunesmith.codegen import build
+from tunesmith.db import open_store
+from tunesmith.db.store import Store
+from tunesmith.ir import Program, parse, program_from_function
+from tunesmith.measure import detect_target
+from tunesmith.records import Protocol, Record
+from tunesmith.schedule import Schedule
+from tunesmith.tuning.guess import guess
+from tunesmith.tuning.kernel import Kernel
+from tunesmith.tuning.tuner import tune as run_tuner
+from tunesmith.tuning.types import Observer, TuneOptions, TuneResult
+from tunesmith.tuning.workload import workload_of
+
+__all__ = ["KernelFunction", "kernel", "load", "tune"]
+
+
+class KernelFunction:
+    """What ``@kernel`` makes of a function in the expression language: a program that can be called.
+
+    The first call loads the best known schedule; ``tune`` searches for a better one and takes it from then on.
+    """
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.__name__ = program.name
+        self._kernel: Kernel | None = None
+
+    def load(self, *, threads: int = 1, db: str | os.PathLike[str] | None = None) -> Kernel:
+        self._kernel = load(self.program, threads=threads, db=db)
+        return self._kernel
+
+    def tune(self, **options: Any) -> TuneResult:
+        """As ``tunesmith.tune``; later calls use the winner."""
+        result = tune(self.program, **options)
+        self._kernel = load(self.program, threads=options.get("threads", 1), db=options.get("db"))
+        return result
+
+    def bind(self, **constants: Any) -> Kernel:
+        return (self._kernel or self.load()).bind(**constants)
+
+    def __call__(self, *arguments: Any, out: Any = None) -> Any:
+        return (self._kernel or self.load())(*arguments, out=out)
+
+    def __repr__(self) -> str:
+        return f"<kernel {self.program.name}({', '.join(t.name for t in self.program.inputs)})>"
+
+
+def kernel(function: Callable[..., Any]) -> KernelFunction:
+    """Decorator: reads the function's source as a program. Its body is parsed, never run.
+
+    Raises ProgramError with the line and column in the function's file.
+    """
+    return KernelFunction(program_from_function(function))
+
+
+def _program(source: Program | KernelFunction | str) -> Program:
+    if isinstance(source, KernelFunction):
+        return source.program
+    return parse(source) if isinstance(source, str) else source
+
+
+def _store(db: str | os.PathLike[str] | None) -> Store:
+    """The database named by ``db``, by TUNESMITH_DB, or the user's own."""
+    return open_store(db if db is not None else os.environ.get("TUNESMITH_DB"))
+
+
+def tune(
+    program: Program | KernelFunction | str,
+    *,
+    trials: int | None = 64,
+    seconds: float | None = None,
+    threads: int = 1,
+    seed: int = 0,
+    fresh: bool = False,
+    db: str | os.PathLike[str] | None = None,
+    protocol: Protocol | None = None,
+    on_event: Observer = lambda _: None,
+) -> TuneResult:
+    """Search for the fastest schedule of a program on this machine. Every trial is kept in the database.
+
+    Trials already recorded for the program and this machine count, unless ``fresh``.
+    """
+    options = TuneOptions(trials, seconds, threads, seed, fresh, protocol or Protocol())
+    with _store(db) as store:
+        return run_tuner(_program(program), options, store, on_event)
+
+
+def load(
+    program: Program | KernelFunction | str,
+    *,
+    threads: int = 1,
+    db: str | os.PathLike[str] | None = None,
+    record: Record | None = None,
+) -> Kernel:
+    """A callable that uses the best known schedule for this machine, or ``record``'s.
+
+    With none known it is the cost model's guess, compiled: never an error. ``Kernel.record`` says which.
+    """
+    mine = _program(program)
+    workload, form = workload_of(mine)
+    target = detect_target(threads)
+    if record is None:
+        with _store(db) as store:
+            best = store.best(workload.hash, target)
+        record = best.record if best is not None else None
+    if record is None:
+        schedule, binary = guess(form, target)
+    else:
+        schedule = Schedule.from_json(record.schedule)
+        binary = build(form, schedule, target)
+    return Kernel(mine, schedule, binary, record)

@@ -1,0 +1,119 @@
+"""What a record can be turned into: text to read, code to link."""
+
+import re
+
+from tunesmith.codegen import build_nest, ir_text, llvm
+from tunesmith.codegen.library import header_text, link_library
+from tunesmith.ir import LoopNest, Program, TunesmithError, canonical, format_program, program_from_json
+from tunesmith.records import Record, Target
+from tunesmith.schedule import Schedule, lower
+
+__all__ = ["KINDS", "artifact", "describe"]
+
+KINDS = ("llvm", "asm", "object", "library", "header")
+LEVELS = ("program", "schedule", "nest", "llvm", "asm", "record")
+
+
+def _nest(record: Record) -> LoopNest:
+    program = program_from_json(record.workload.program)
+    return lower(program, Schedule.from_json(record.schedule))
+
+
+def symbol_name(text: str) -> str:
+    """A C identifier for a kernel; raises TunesmithError when nothing of the name can be used."""
+    name = re.sub(r"\W", "_", text)
+    if not re.fullmatch(r"[A-Za-z_]\w*", name):
+        name = f"kernel_{name}"
+    return name
+
+
+def artifact(record: Record, kind: str, name: str | None = None) -> bytes:
+    """``llvm`` and ``asm`` text, an ``object``, a shared ``library`` or its C ``header``.
+
+    Built anew from the record for its own target. Raises TunesmithError for an unknown kind, LinkError when
+    the host cannot link.
+    """
+    target, nest = record.target, _nest(record)
+    symbol = symbol_name(name or record.workload.name)
+    match kind:
+        case "llvm":
+            text = llvm.optimised_ir(ir_text(nest, target), target.triple, target.cpu, target.features)
+            return text.encode()
+        case "asm":
+            return llvm.assembly(ir_text(nest, target), target.triple, target.cpu, target.features).encode()
+        case "object":
+            return build_nest(nest, target).object_code
+        case "library":
+            return link_library(nest, symbol, target)
+        case "header":
+            return header_text(nest, symbol).encode()
+    raise TunesmithError(f"no artifact {kind!r}; there are {', '.join(KINDS)}")
+
+
+def describe(subject: Record | Program, level: str, target: Target | None = None) -> str:
+    """Text of a program or record at a level: ``program schedule nest llvm asm record``.
+
+    A program that was never tuned is shown with the schedule that the cost model would choose on ``target``.
+    """
+    if level not in LEVELS:
+        raise TunesmithError(f"no level {level!r}; there are {', '.join(LEVELS)}")
+    if isinstance(subject, Program):
+        return _describe_program(subject, level, target)
+    match level:
+        case "program":
+            return format_program(program_from_json(subject.workload.program))
+        case "schedule":
+            return f"{Schedule.from_json(subject.schedule)}\n"
+        case "nest":
+            return str(_nest(subject))
+        case "record":
+            return _describe_record(subject)
+        case _:
+            return artifact(subject, level).decode()
+
+
+def _describe_program(program: Program, level: str, target: Target | None) -> str:
+    if level == "program":
+        return format_program(program)
+    if level == "record" or target is None:
+        raise TunesmithError(f"a program has no {level}: tune it first, or name a record")
+    from tunesmith.tuning.guess import guess
+
+    form = canonical(program)
+    schedule, _ = guess(form, target)
+    nest = lower(form, schedule)
+    match level:
+        case "schedule":
+            return f"{schedule}\n"
+        case "nest":
+            return str(nest)
+        case "llvm":
+            return llvm.optimised_ir(ir_text(nest, target), target.triple, target.cpu, target.features)
+        case _:
+            return llvm.assembly(ir_text(nest, target), target.triple, target.cpu, target.features)
+
+
+def _describe_record(record: Record) -> str:
+    m, t = record.measurement, record.target
+    peak = t.peaks.f32_gflops if record.workload.dtype == "f32" else t.peaks.f64_gflops
+    rows = [
+        ("record", record.id),
+        ("workload", f"{record.workload.name} ({record.workload.hash})"),
+        ("target", f"{t.model}, {t.threads} thread(s) ({t.fingerprint})"),
+        ("status", m.status.value + (f": {m.error}" if m.error else "")),
+        ("trial, seed", f"{record.trial}, {record.seed}"),
+        ("created", record.created_at.isoformat()),
+        ("versions", ", ".join(f"{k} {v}" for k, v in record.versions.items())),
+    ]
+    if m.ok:
+        rows += [
+            ("time", f"{m.time_s * 1e6:.2f} µs (spread {m.spread:.1%}, {len(m.times_s)} samples)"),
+            ("speed", f"{record.gflops:.1f} GFLOP/s, {record.gflops / (peak * t.threads):.1%} of the peak"),
+            (
+                "error",
+                f"{m.max_error:.2e} of {m.tolerance:.2e} allowed"
+                if m.max_error is not None and m.tolerance
+                else "not stated",
+            ),
+        ]
+    return "".join(f"{k:12} {v}\n" for k, v in rows)

@@ -1,0 +1,80 @@
+"""Candidates through the builder and the runner, as many at a time as keep both busy."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tunesmith.codegen.binary import Binary
+from tunesmith.ir import Program, program_to_json
+from tunesmith.measure import BuildPool, Runner, wait_any
+from tunesmith.records import Measurement, Target
+from tunesmith.schedule import Schedule
+
+__all__ = ["Pipeline", "Trial"]
+
+_POLL_S = 0.25
+
+
+@dataclass
+class Trial:
+    """One schedule on its way: built, run, measured."""
+
+    number: int
+    schedule: Schedule
+    binary: Binary | None = None
+    build_s: float = 0.0
+    measurement: Measurement | None = None
+
+
+@dataclass
+class Pipeline:
+    """Owns nothing but the flow: trials go in, and come back with a measurement.
+
+    ``busy_s`` counts the time in which something was being built or run.
+    """
+
+    program: Program
+    target: Target
+    builders: BuildPool
+    runner: Runner
+    in_flight: dict[int, Trial] = field(default_factory=dict)
+    build_s: float = 0.0
+    run_s: float = 0.0
+    busy_s: float = 0.0
+    _since: float | None = None
+
+    def __post_init__(self) -> None:
+        self._program_json = program_to_json(self.program)
+        self._target_json = self.target.to_json()
+
+    def submit(self, trial: Trial) -> None:
+        if not self.in_flight:
+            self._since = time.perf_counter()
+        self.in_flight[trial.number] = trial
+        self.builders.submit(trial.number, self._program_json, trial.schedule.to_json(), self._target_json)
+
+    def collect(self, best_s: Callable[[], float | None]) -> list[Trial]:
+        """Trials that ended; waits a moment for the first. ``best_s`` lets slow ones be cut short."""
+        done: list[Trial] = []
+        if self.in_flight:
+            wait_any(self.builders, self.runner, timeout_s=_POLL_S)
+        for built in self.builders.poll():
+            trial = self.in_flight[int(built.key)]  # type: ignore[call-overload]
+            trial.build_s = built.seconds
+            self.build_s += built.seconds
+            if built.binary is None:
+                trial.measurement = Measurement(built.status, error=built.error, build_s=built.seconds)
+                done.append(trial)
+            else:
+                trial.binary = built.binary
+                self.runner.submit(trial.number, built.binary, best_s())
+        for key, measurement in self.runner.poll():
+            trial = self.in_flight[int(key)]  # type: ignore[call-overload]
+            self.run_s += measurement.run_s
+            trial.measurement = measurement
+            done.append(trial)
+        for trial in done:
+            del self.in_flight[trial.number]
+        if done and not self.in_flight and self._since is not None:
+            self.busy_s += time.perf_counter() - self._since
+        return done

@@ -1,0 +1,383 @@
+"""The whole act: propose, build, run, record; then a final race.
+
+    while batch n runs, batch n+1 is built and batch n+2 proposed
+
+A batch is proposed when the one before the last is finished, from everything told until then in the order of
+trials: with the same seed, records and measurements, the same candidates come.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Protocol as Interface
+
+import numpy as np
+
+from tunesmith.codegen.binary import Binary
+from tunesmith.costmodel import Ranker
+from tunesmith.ir import DType, Program, program_to_json
+from tunesmith.measure import (
+    BuildPool,
+    Runner,
+    RunTask,
+    detect_target,
+    fastest_possible_s,
+    reserved_cores,
+    split_cores,
+)
+from tunesmith.records import Measurement, Record, Status, Target, Workload, new_id, utc_now
+from tunesmith.schedule import Schedule, ScheduleError
+from tunesmith.search import Candidate, Search, Space, derive
+from tunesmith.search.default import default_schedule
+from tunesmith.tuning.pipeline import Pipeline, Trial
+from tunesmith.tuning.types import Event, Observer, StoppedBy, TuneOptions, TuneResult
+from tunesmith.tuning.workload import versions, workload_of
+
+__all__ = ["Store", "tune"]
+
+_ROOFLINE = 0.985  # of the bound: what is left is not worth more trials
+_FAILURES = 40  # trials, all failed, after which something is wrong with more than the candidates
+_CONTENDERS = 5
+_BATCH = 8
+
+
+class Store(Interface):
+    """What tuning needs of a database. Called from the tuner's thread; every ``add`` is durable."""
+
+    def add_workload(self, workload: Workload) -> None: ...
+    def add_target(self, target: Target) -> None: ...
+    def add(self, record: Record) -> bool: ...
+    def history(self, workload_hash: str, fingerprint: str) -> list[Record]: ...
+    def set_race(self, times_s: dict[str, float]) -> None: ...
+
+
+def tune(
+    program: Program,
+    options: TuneOptions,
+    store: Store,
+    on_event: Observer = lambda _: None,
+    should_stop: Callable[[], bool] = lambda: False,
+    job_id: str | None = None,
+) -> TuneResult:
+    """Search for the fastest schedule of a program on this machine; every trial is stored as it ends.
+
+    Blocks until a budget, a plateau or the roofline ends it, or ``should_stop`` says so. The winner of the
+    final race, in which the untuned schedule takes part, is what the store serves from then on.
+    """
+    return _Run(program, options, store, on_event, should_stop, job_id).run()
+
+
+@dataclass
+class _State:
+    """What a run knows; ``binaries`` are kept for the fastest few only."""
+
+    records: list[Record] = field(default_factory=list)
+    binaries: dict[str, Binary] = field(default_factory=dict)
+    best: Record | None = None
+    untuned: Record | None = None
+    last_gain: int = 0
+    told: int = 0
+
+
+class _Run:
+    def __init__(
+        self, program: Program, options: TuneOptions, store: Store, on_event: Observer,
+        should_stop: Callable[[], bool], job_id: str | None,
+    ) -> None:  # fmt: skip
+        self.started = time.perf_counter()
+        self.options, self.store = options, store
+        self.on_event, self.should_stop, self.job_id = on_event, should_stop, job_id
+        self.workload, self.program = workload_of(program)
+        self.state = _State()
+        self.search_s = 0.0
+        self.statuses: Counter[Status] = Counter()
+
+    # -- the act, top to bottom ---------------------------------------------------------------------------
+
+    def run(self) -> TuneResult:
+        self.target = detect_target(self.options.threads)
+        self.versions = versions()
+        self.store.add_workload(self.workload)
+        self.store.add_target(self.target)
+        history = (
+            [] if self.options.fresh else self.store.history(self.workload.hash, self.target.fingerprint)
+        )
+        self._resume(history)
+        if self._budget_left() <= 0 and self.state.best is not None:
+            return self._result(StoppedBy.TRIALS, {}, 0.0)
+        dtype = DType(self.workload.dtype)
+        fastest = fastest_possible_s(self.workload.flops, dtype, self.target.peaks, self.options.threads)
+        task = RunTask(program_to_json(self.program), self.options.seed, self.options.threads, fastest)
+        cpus = split_cores(self.options.threads).build
+        protocol = self.options.protocol
+        with (
+            Runner(task, protocol) as runner,
+            BuildPool(len(cpus), protocol, cpus=cpus) as builders,
+            reserved_cores(self.options.threads),
+        ):
+            self._emit("start", message=f"{len(history)} trials on record" if history else "")
+            self.pipeline = Pipeline(self.program, self.target, builders, runner)
+            self.space, self.search = self._search(history)
+            stopped = self._trials()
+            baselines = self._finish(runner)
+            return self._result(stopped, baselines, self.pipeline.busy_s)
+
+    def _search(self, history: list[Record]) -> tuple[Space, Search]:
+        began = time.perf_counter()
+        space = derive(self.program, self.target)
+        ranker = Ranker(self.program, space.sketches, self.target, self.options.seed)
+        search = Search(space, ranker, np.random.default_rng(self.options.seed))
+        default = default_schedule(self.program, self.target)
+        known = [(self._parse(r), r) for r in history]
+        search.forget([default, *(s for s, _ in known if s is not None)])
+        outcomes: list[tuple[Candidate, float | None]] = []
+        for schedule, record in known:
+            candidate = None if schedule is None else _locate(space, schedule)
+            if candidate is not None:
+                outcomes.append((candidate, record.time_s if record.measurement.ok else None))
+        if outcomes:
+            search.tell(outcomes)
+        self.search_s += time.perf_counter() - began
+        return space, search
+
+    def _parse(self, record: Record) -> Schedule | None:
+        try:
+            return Schedule.from_json(record.schedule)
+        except ScheduleError:  # written by another version: it counts, but cannot be replayed
+            return None
+
+    def _resume(self, history: list[Record]) -> None:
+        for record in history:
+            self._note(record)
+        default = default_schedule(self.program, self.target).hash
+        self.state.untuned = next(
+            (r for r in history if r.schedule_hash == default and r.measurement.ok), None
+        )
+
+    # -- trials -------------------------------------------------------------------------------------------
+
+    def _trials(self) -> StoppedBy:
+        """Keep two batches in flight until something ends the run."""
+        batches: list[list[tuple[Trial, Candidate | None]]] = []
+        number = len(self.state.records)
+        if self.state.untuned is None:
+            first = Trial(number, default_schedule(self.program, self.target))
+            self.pipeline.submit(first)
+            batches.append([(first, None)])
+            number += 1
+        planned = number
+        while True:
+            stopped = self._stop_reason()
+            if stopped is not None:
+                break
+            if len(batches) - self.state.told < 2 and self._budget_left(planned) > 0:
+                candidates = self._propose(min(self._batch_size(planned), self._budget_left(planned)))
+                batch: list[tuple[Trial, Candidate | None]] = []
+                for c in candidates:
+                    trial = Trial(planned, self.search.schedule(c))
+                    planned += 1
+                    self.pipeline.submit(trial)
+                    batch.append((trial, c))
+                if batch:
+                    batches.append(batch)
+                elif not self.pipeline.in_flight:
+                    return StoppedBy.EXHAUSTED
+            elif not self.pipeline.in_flight:
+                stopped = StoppedBy.TRIALS
+                break
+            for trial in self.pipeline.collect(lambda: self.state.best.time_s if self.state.best else None):
+                self._record(trial)
+            self._tell(batches)
+        return stopped
+
+    def _batch_size(self, planned: int) -> int:
+        return 4 if planned < _BATCH else _BATCH
+
+    def _propose(self, count: int) -> list[Candidate]:
+        began = time.perf_counter()
+        candidates = self.search.propose(count)
+        self.search_s += time.perf_counter() - began
+        return candidates
+
+    def _tell(self, batches: list[list[tuple[Trial, Candidate | None]]]) -> None:
+        """Report finished batches to the search, in order."""
+        while self.state.told < len(batches):
+            batch = batches[self.state.told]
+            if any(t.measurement is None for t, _ in batch):
+                return
+            self.state.told += 1
+            began = time.perf_counter()
+            outcomes = [
+                (c, t.measurement.time_s if t.measurement.ok else None)
+                for t, c in batch
+                if c is not None and t.measurement is not None
+            ]
+            if outcomes:
+                self.search.tell(outcomes)
+            self.search_s += time.perf_counter() - began
+
+    def _record(self, trial: Trial) -> None:
+        """Store a finished trial, then tell the observer."""
+        assert trial.measurement is not None
+        measurement = replace(trial.measurement, build_s=trial.build_s)
+        record = Record(
+            new_id(), self.workload, self.target, trial.schedule.to_json(), trial.schedule.hash, measurement,
+            self.options.protocol, trial.number, self.options.seed, utc_now(), self.versions, self.job_id,
+        )  # fmt: skip
+        self.store.add(record)
+        self._note(record)
+        if self.state.untuned is None and measurement.ok and trial.number == 0:
+            self.state.untuned = record
+        if measurement.ok and trial.binary is not None:
+            self._keep(record, trial.binary)
+        self._emit("search", record)
+
+    def _note(self, record: Record) -> None:
+        self.state.records.append(record)
+        self.statuses[record.measurement.status] += 1
+        best = self.state.best
+        if record.measurement.ok and (best is None or record.time_s < best.time_s):
+            if best is None or record.time_s < 0.99 * best.time_s:
+                self.state.last_gain = len(self.state.records)
+            self.state.best = record
+
+    def _keep(self, record: Record, binary: Binary) -> None:
+        self.state.binaries[record.id] = binary
+        if len(self.state.binaries) > _CONTENDERS + 2:
+            times = {r.id: r.time_s for r in self.state.records if r.id in self.state.binaries}
+            untuned = self.state.untuned.id if self.state.untuned else None
+            slowest = max((i for i in times if i != untuned), key=lambda i: times[i])
+            del self.state.binaries[slowest]
+
+    # -- when to stop -------------------------------------------------------------------------------------
+
+    def _budget_left(self, planned: int | None = None) -> int:
+        done = len(self.state.records) if planned is None else planned
+        return 1_000_000 if self.options.trials is None else self.options.trials - done
+
+    def _elapsed(self) -> float:
+        return time.perf_counter() - self.started
+
+    def _stop_reason(self) -> StoppedBy | None:
+        if self.should_stop():
+            return StoppedBy.INTERRUPTED
+        if self.options.seconds is not None and self._elapsed() >= self.options.seconds:
+            return StoppedBy.SECONDS
+        count = len(self.state.records)
+        if count >= _FAILURES and self.state.best is None:
+            return StoppedBy.FAILURES
+        patience = max(64, count // 2)
+        if count - self.state.last_gain >= patience and self.state.best is not None:
+            return StoppedBy.PLATEAU
+        if count >= 16 and self._fraction_of_bound() >= _ROOFLINE:
+            return StoppedBy.ROOFLINE
+        return None
+
+    def _fraction_of_bound(self) -> float:
+        """Best speed over what arithmetic and memory allow at most."""
+        best = self.state.best
+        if best is None:
+            return 0.0
+        peak = self.target.peaks.gflops(DType(self.workload.dtype)) * 1e9 * self.options.threads
+        bound = self.workload.flops / peak
+        if self.workload.min_bytes > 2 * (self.target.l3_bytes or self.target.l2_bytes):
+            bound = max(bound, self.workload.min_bytes / (self.target.peaks.dram_gbs * 1e9))
+        return bound / best.time_s
+
+    # -- the end ------------------------------------------------------------------------------------------
+
+    def _finish(self, runner: Runner) -> dict[str, float]:
+        """Race the fastest few and the untuned schedule, verify the winner on more inputs, serve it."""
+        if self.state.best is None:
+            return {}
+        self._emit("race")
+        by_id = {r.id: r for r in self.state.records}
+        contenders = self._contenders(by_id)
+        raced = runner.race([(i, b) for i, b in contenders.items()]) if contenders else {}
+        times = {str(i): m.time_s for i, m in raced.items() if m.ok}
+        while times:
+            winner = min(times, key=lambda i: times[i])
+            checked = runner.verify(contenders[winner], [self.options.seed + 1, self.options.seed + 2])
+            if checked.ok:
+                break
+            self._emit("race", message=f"{winner} fails on other inputs: {checked.error}")
+            del times[winner]
+        if times:
+            self.store.set_race(times)
+            self.state.best = _as_raced(by_id[winner], raced[winner])
+        untuned = self.state.untuned
+        if untuned is None:
+            return {}
+        return {"untuned": times.get(untuned.id, untuned.time_s)}
+
+    def _contenders(self, by_id: dict[str, Record]) -> dict[str, Binary]:
+        """Binaries of the fastest records and of the untuned one, those of earlier runs built anew."""
+        ok = sorted((r for r in by_id.values() if r.measurement.ok), key=lambda r: r.time_s)
+        wanted = {r.id: r for r in ok[:_CONTENDERS]}
+        if self.state.untuned is not None:
+            wanted[self.state.untuned.id] = self.state.untuned
+        out = {i: self.state.binaries[i] for i in wanted if i in self.state.binaries}
+        missing = [r for i, r in wanted.items() if i not in out]
+        for record in missing:
+            schedule = self._parse(record)
+            binary = None if schedule is None else self._rebuild(schedule)
+            if binary is not None:
+                out[record.id] = binary
+        return out
+
+    def _rebuild(self, schedule: Schedule) -> Binary | None:
+        """Build one schedule, waiting for it; runs alone."""
+        builders = self.pipeline.builders
+        builders.submit("rebuild", program_to_json(self.program), schedule.to_json(), self.target.to_json())
+        deadline = time.perf_counter() + self.options.protocol.build_timeout_s + 5
+        while time.perf_counter() < deadline:
+            for built in builders.poll(0.5):
+                if built.key == "rebuild":
+                    return built.binary
+        return None
+
+    def _emit(self, phase: str, record: Record | None = None, message: str = "") -> None:
+        self.on_event(
+            Event(
+                phase,
+                len(self.state.records),
+                self.options.trials,
+                self._elapsed(),
+                record,
+                self.state.best,
+                self.state.untuned.time_s if self.state.untuned else None,
+                message,
+            )
+        )
+
+    def _result(self, stopped: StoppedBy, baselines: dict[str, float], busy_s: float) -> TuneResult:
+        elapsed = self._elapsed()
+        pipeline = getattr(self, "pipeline", None)
+        times = {
+            "build": pipeline.build_s if pipeline else 0.0,
+            "run": pipeline.run_s if pipeline else 0.0,
+            "search": self.search_s,
+            "idle": elapsed - busy_s,
+        }
+        if not baselines and self.state.untuned is not None:
+            baselines = {"untuned": self.state.untuned.time_s}
+        result = TuneResult(
+            self.workload, self.target, len(self.state.records), dict(self.statuses), stopped, elapsed,
+            self.state.best, baselines, times,
+        )  # fmt: skip
+        self._emit("done")
+        return result
+
+
+def _as_raced(record: Record, measurement: Measurement) -> Record:
+    """A record with the times of the final race."""
+    return replace(record, measurement=replace(record.measurement, times_s=measurement.times_s))
+
+
+def _locate(space: Space, schedule: Schedule) -> Candidate | None:
+    for i, sketch in enumerate(space.sketches):
+        row = sketch.encode(schedule)
+        if row is not None:
+            return Candidate(i, row)
+    return None
