@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 from tunesmith.codegen.binary import Binary, BufferSpec
 
 if TYPE_CHECKING:
-    from tunesmith.codegen.build import build, build_nest, ir_text
+    from tunesmith.codegen.builder import build, build_nest, ir_text
     from tunesmith.codegen.llvm import BuildError
 
 __all__ = ["Binary", "BufferSpec", "BuildError", "build", "build_nest", "ir_text"]
 
-_HOMES = {"build": "build", "build_nest": "build", "ir_text": "build", "BuildError": "llvm"}
+_HOMES = {"build": "builder", "build_nest": "builder", "ir_text": "builder", "BuildError": "llvm"}
 
 
 def __getattr__(name: str) -> Any:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tunesmith.codegen import llvm
 from tunesmith.codegen.binary import PREPARE, REPEAT, RUN
-from tunesmith.codegen.build import ir_text
+from tunesmith.codegen.builder import ir_text
 from tunesmith.ir.dtypes import DType
 from tunesmith.ir.loopnest import Buffer, LoopNest, Role
 from tunesmith.records import Target
