@@ -105,9 +105,9 @@ def stage_cost(shape: StageShape, machine: Machine) -> StageCost:
     latency = kept * iterations * chain * _FMA_LATENCY / machine.clock
     if not shape.reduces:
         latency = 0.0 * ones
-    operands = np.minimum(loaded, 4) + 1
-    excess = np.maximum(registers + np.minimum(operands, 3) - machine.registers, 0)
-    spills = kept * iterations * chain * excess * 2 / machine.load_rate
+    excess = np.maximum(registers + _operands(shape, static, ones, vectors) - machine.registers, 0)
+    crowded = np.where(excess > 0, 0.8 * total * operations / machine.fma_rate, 0.0)
+    spills = kept * (crowded + iterations * chain * excess * 2 / machine.load_rate)
     overhead = iterations * 1.0 / machine.clock + _outer_overhead(serial, ones, machine)
     return StageCost(
         arithmetic=total * operations / machine.fma_rate,
@@ -180,6 +180,23 @@ def _accumulators(
     own_serial = [x for x in shape.loops if x.own and x not in static and _moves(shape.write, x)]
     resident = shape.attached and all(bool(np.all(x.extent == 1)) for x in own_serial)
     return count, 1.0 if resident else 0.0
+
+
+def _operands(shape: StageShape, static: list[LoopShape], ones: Array, vectors: Array) -> Array:
+    """Registers for operands while the tile is updated: all vectors of one, and one for the others.
+
+    A tile that does not leave this many free runs at about half speed: the scheduler moves loads up and
+    spills accumulators to make room.
+    """
+    held = ones
+    for access in shape.reads:
+        mine = ones
+        for loop in static:
+            if _moves(access, loop) and _moves(shape.write, loop):
+                mine = mine * (vectors if loop.kind is LoopKind.VECTOR else loop.extent)
+        is_vector = any(x.kind is LoopKind.VECTOR and _moves(access, x) for x in static)
+        held = held + (mine if is_vector else 0.0)
+    return held
 
 
 def _chain(shape: StageShape, static: list[LoopShape], ones: Array) -> Array:

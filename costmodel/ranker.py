@@ -27,6 +27,7 @@ _PARAMS = {
     "verbosity": 0,
 }
 _ROUNDS = 50
+_STALE = 0.02  # what a candidate loses for each one measured that has the very same features
 
 
 class Ranker:
@@ -44,6 +45,7 @@ class Ranker:
         self._rows: list[NDArray[np.float32]] = []
         self._residuals: list[float] = []
         self._outcomes = np.zeros((len(self.sketches), 2))  # failed, succeeded
+        self._seen: dict[bytes, int] = {}
         self._trees: Any = None
         self._offset = 0.0
 
@@ -54,7 +56,8 @@ class Ranker:
         residual: Any = self._offset
         if self._trees is not None:
             residual = residual + self._trees.inplace_predict(f.matrix)
-        seconds: NDArray[np.float64] = f.prior_s * np.exp(residual) / trust
+        seen = np.array([self._seen.get(row.tobytes(), 0) for row in f.matrix])
+        seconds: NDArray[np.float64] = f.prior_s * np.exp(residual) * (1 + _STALE * seen) / trust
         return seconds
 
     def observe(self, outcomes: Sequence[tuple[int, tuple[int, ...], float | None]]) -> None:
@@ -64,6 +67,8 @@ class Ranker:
                 continue
             f = features(self.program, self.sketches[sketch], np.array([row], dtype=np.int64), self.target)
             self._rows.append(f.matrix[0])
+            key = f.matrix[0].tobytes()
+            self._seen[key] = self._seen.get(key, 0) + 1
             self._residuals.append(float(np.log(seconds / f.prior_s[0])))
         if len(self._residuals) >= _LEAST:
             self._train()

@@ -7,17 +7,22 @@ __all__ = ["SearchConfig"]
 
 @dataclass(frozen=True, slots=True)
 class SearchConfig:
-    """``population``: fresh candidates ranked a round, over all sketches; ``parents`` a sketch live on, and the ``bred`` most
-    promising sketches evolve. ``explore``: share of a batch chosen for
-    variety rather than by rank. ``descend_after``: measured candidates before part of each batch comes from
-    the neighbourhood of the best (coordinate descent, as in Droplet: M. Canesche et al., arXiv 2406.20037).
+    """``population``: fresh candidates ranked a round, over all sketches; ``parents`` a sketch live on, and
+    the ``bred`` most promising sketches evolve.
+
+    ``explore``: share of a batch drawn at random with odds (best / predicted seconds) ** ``greed``; more until
+    ``descend_after`` candidates are measured. From then on ``descend_share`` of each batch comes from the
+    neighbourhood of the best ``descend_from`` (coordinate descent, as in Droplet: M. Canesche et al., arXiv
+    2406.20037).
     """
 
     population: int = 2048
     generations: int = 3
     parents: int = 48
     bred: int = 8
-    explore: float = 0.15
-    descend_after: int = 12
+    explore: float = 0.25
+    explore_early: float = 0.5
+    greed: float = 6.0
+    descend_after: int = 16
     descend_share: float = 0.5
     descend_from: int = 3

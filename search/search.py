@@ -72,12 +72,13 @@ class Search:
     def propose(self, count: int) -> list[Candidate]:
         """Up to ``count`` new candidates, the most promising first; fewer when the space runs out."""
         chosen: list[Candidate] = []
-        if len(self.measured) >= self.config.descend_after:
-            self._take(chosen, self._descend(), int(count * self.config.descend_share))
+        early = len(self.measured) < self.config.descend_after
+        if not early:
+            self._take(chosen, self._descend(), round(count * self.config.descend_share))
         scored = self._evolve()
-        explore = max(1, round(count * self.config.explore)) if count > 1 else 0
+        explore = round(count * (self.config.explore_early if early else self.config.explore))
         self._take(chosen, _merge(scored), count - explore)
-        self._take(chosen, self._varied(scored), count)
+        self._take(chosen, self._varied(scored, 8 * count), count)
         if len(chosen) < count:
             self._take(chosen, self._random(), count)
         return chosen
@@ -154,13 +155,16 @@ class Search:
                 ]
         return [c for _, c in sorted(found, key=lambda f: (f[0], f[1].sketch, f[1].row))]
 
-    def _varied(self, scored: list[_Scored]) -> list[Candidate]:
-        """The best of each sketch in turn, sketches in order of their best; then lower ranks."""
-        scored = sorted((s for s in scored if len(s.rows)), key=lambda s: s.seconds[0])
-        out = []
-        for rank in (0, 1, 3, 7, 15, 31):
-            out += [Candidate(s.sketch, tuple(map(int, s.rows[rank]))) for s in scored if rank < len(s.rows)]
-        return out
+    def _varied(self, scored: list[_Scored], count: int) -> list[Candidate]:
+        """Candidates drawn at random, the likelier the faster they are predicted to be."""
+        entries = _entries(scored, None)
+        if not entries:
+            return []
+        seconds = np.array([e[0] for e in entries])
+        weights = (seconds.min() / seconds) ** self.config.greed
+        count = min(count, int(np.count_nonzero(weights)))
+        chosen = self.rng.choice(len(entries), size=count, replace=False, p=weights / weights.sum())
+        return [Candidate(*entries[i][1:]) for i in chosen]
 
     def _random(self) -> list[Candidate]:
         """Candidates at random; all of a small space."""
@@ -181,19 +185,15 @@ def _ordered(sketch: int, rows: Population, seconds: NDArray[np.float64]) -> _Sc
     return _Scored(sketch, rows[order], seconds[order])
 
 
+def _entries(scored: list[_Scored], most: int | None) -> list[tuple[float, int, tuple[int, ...]]]:
+    """Predicted seconds, sketch and row; of candidates that the model cannot tell apart, the first."""
+    out = []
+    for s in scored:
+        _, first = np.unique(s.seconds[:most], return_index=True)
+        out += [(float(s.seconds[i]), s.sketch, tuple(map(int, s.rows[i]))) for i in sorted(first)]
+    return out
+
+
 def _merge(scored: list[_Scored]) -> list[Candidate]:
-    """All candidates by predicted time, near copies of a better one left out."""
-    entries = [
-        (float(t), s.sketch, tuple(map(int, r)))
-        for s in scored
-        for t, r in zip(s.seconds[:64], s.rows[:64], strict=True)
-    ]
-    kept: list[Candidate] = []
-    for _, sketch, row in sorted(entries):
-        close = any(
-            k.sketch == sketch and sum(x != y for x, y in zip(k.row, row, strict=True)) < 2
-            for k in kept[-24:]
-        )
-        if not close or len(row) < 3:
-            kept.append(Candidate(sketch, row))
-    return kept
+    """All candidates by predicted time."""
+    return [Candidate(sketch, row) for _, sketch, row in sorted(_entries(scored, 64))]
