@@ -2,24 +2,29 @@
 
 import contextlib
 import ipaddress
+import logging
 import socket
 
 import uvicorn
 
 from tunesmith.db import open_store
+from tunesmith.ir import TunesmithError
 from tunesmith.service.app import create_app
 from tunesmith.service.settings import LOOPBACK, Settings
 from tunesmith.service.tools import Tools, default_tools
 
 __all__ = ["serve"]
 
+log = logging.getLogger(__name__)
+
 
 def serve(host: str, port: int, url: str | None, *, tools: Tools | None = None) -> None:
     """Serves until SIGTERM or Ctrl-C; then the running job is stopped and left queued for the next start.
 
-    ``url`` is the database's, None for the user's own. Raises ``StoreError`` before it listens when the
-    database cannot be used. A second Ctrl-C ends the process without waiting for the job.
+    ``url`` is the database's, None for the user's own. Raises ``TunesmithError`` before anything runs when
+    the database cannot be used or the address is taken. A second Ctrl-C does not wait for the job.
     """
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s: %(message)s")
     open_store(url).close()
     settings = Settings(
         url=url,
@@ -27,11 +32,23 @@ def serve(host: str, port: int, url: str | None, *, tools: Tools | None = None) 
         hosts=_names(host),
         any_address=not _is_loopback(host),
     )
-    config = uvicorn.Config(
-        create_app(settings), host=host, port=port, server_header=False, timeout_graceful_shutdown=5
-    )
-    with contextlib.suppress(KeyboardInterrupt):
-        uvicorn.Server(config).run()
+    with _listen(host, port) as listener:
+        log.info("serving on http://%s:%d, Ctrl-C to stop", _in_url(host), listener.getsockname()[1])
+        config = uvicorn.Config(create_app(settings), server_header=False, timeout_graceful_shutdown=5)
+        with contextlib.suppress(KeyboardInterrupt):
+            uvicorn.Server(config).run(sockets=[listener])
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """Before the worker starts: a server that cannot be reached must not take jobs from one that can."""
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        return socket.create_server(address[:2], family=family)
+    except OSError as fault:
+        reason = fault.strerror or str(fault)
+        raise TunesmithError(
+            f"cannot listen on {host}:{port}: {reason}. Choose another host or port."
+        ) from fault
 
 
 def _names(host: str) -> tuple[str, ...]:
@@ -46,3 +63,7 @@ def _is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host in LOOPBACK
+
+
+def _in_url(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

@@ -1,0 +1,12 @@
+"""A server process with the made-up tuner: python serve_fake.py URL PORT"""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "db"))
+
+from fake_tuner import FakeTuner, artifact
+
+from tunesmith.service import Tools, serve
+
+serve("127.0.0.1", int(sys.argv[2]), sys.argv[1], tools=Tools(FakeTuner(trial_s=0.02), artifact))

@@ -1,0 +1,93 @@
+"""The service as people run it: a process of its own, asked over a socket, killed and started again."""
+
+import contextlib
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tunesmith.db import DatabaseUnavailable, Store, open_store
+from tunesmith.ir import TunesmithError
+from tunesmith.service import Tools, serve
+
+
+@contextlib.contextmanager
+def server(url: str) -> Iterator[tuple[subprocess.Popen[str], httpx.Client]]:
+    script = str(Path(__file__).with_name("serve_fake.py"))
+    with subprocess.Popen([sys.executable, script, url, "0"], stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr
+        try:
+            lines = iter(process.stderr.readline, "")
+            found = next(m for m in map(re.compile(r"http://127\.0\.0\.1:\d+").search, lines) if m)
+            with httpx.Client(base_url=found[0], timeout=10) as http:
+                yield process, http
+        finally:
+            process.kill()
+
+
+def until(ask: Callable[[], dict[str, Any]], holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    for _ in range(500):
+        if holds(answer := ask()):
+            return answer
+        time.sleep(0.02)
+    raise AssertionError(f"waited in vain: {answer}")
+
+
+def test_killed_and_stopped_and_finished(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/test.db"
+    with server(url) as (process, http):
+        job = http.post("/v1/jobs", json={"operator": "matmul(64,64,64)", "trials": 60}).json()["id"]
+        until(lambda: http.get(f"/v1/jobs/{job}").json(), lambda j: j["progress"]["measured"] >= 5)
+        process.kill()
+    with open_store(url) as store:
+        killed = store.jobs.get(job)
+        assert killed.state == "running" and killed.n_trials >= 5
+        assert len(records_of(store, job)) == killed.n_trials
+    with server(url) as (process, http):
+        goes_on = until(lambda: http.get(f"/v1/jobs/{job}").json(), lambda j: j["attempt"] == 2)
+        until(
+            lambda: http.get(f"/v1/jobs/{job}").json(),
+            lambda j: j["progress"]["measured"] > max(killed.n_trials, goes_on["progress"]["measured"]),
+        )
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=10)
+        assert process.returncode in (0, -signal.SIGTERM)
+    with open_store(url) as store:
+        stopped = store.jobs.get(job)
+        assert (stopped.state, stopped.lease_owner) == ("queued", None)
+        assert stopped.n_trials < 60
+    with server(url) as (process, http):
+        done = until(lambda: http.get(f"/v1/jobs/{job}").json(), lambda j: j["state"] == "succeeded")
+        assert done["progress"]["measured"] == 60
+    with open_store(url) as store:
+        assert sorted(records_of(store, job)) == list(range(60))
+
+
+def records_of(store: Store, job: str) -> list[int]:
+    return [record.trial for record in store.records(job=job, limit=1000).items]
+
+
+def no_tools() -> Tools:
+    def unused(*_: Any, **__: Any) -> Any:
+        raise AssertionError
+
+    return Tools(unused, unused)
+
+
+def test_what_keeps_it_from_starting(tmp_path: Path) -> None:
+    with pytest.raises(DatabaseUnavailable):
+        serve("127.0.0.1", 0, f"sqlite:///{tmp_path}/nowhere/test.db", tools=no_tools())
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(
+            TunesmithError, match=f"cannot listen on 127.0.0.1:{port}: Address already in use"
+        ):
+            serve("127.0.0.1", port, f"sqlite:///{tmp_path}/test.db", tools=no_tools())
