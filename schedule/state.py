@@ -105,6 +105,15 @@ class State:
                 out[at] = (*out.get(at, ()), stage.name)
         return out
 
+    @cached_property
+    def packed(self) -> dict[tuple[str, str], Pack]:
+        """The pack of each (stage, operand) that has one."""
+        return {(p.stage, p.tensor): p for p in self.packs}
+
+    def packs_at(self, stage: str, loop: str) -> tuple[Pack, ...]:
+        """Operands packed inside this loop."""
+        return tuple(p for p in self.packs if p.at == f"{stage}.{loop}")
+
     def with_plan(self, stage: str, plan: Plan) -> "State":
         return replace(self, plans={**self.plans, stage: plan})
 

@@ -1,0 +1,78 @@
+"""Scopes: all that is known at one point of the nest while a schedule is lowered."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+from tunesmith.ir.affine import Affine, Range, constant
+from tunesmith.ir.loopnest import LoopKind, Stmt
+from tunesmith.schedule.frame import Bound, Frame
+from tunesmith.schedule.proof import Knowledge
+
+__all__ = ["Leaf", "Place", "Scope", "all_static", "has_vector", "ranges_of"]
+
+_STATIC = (LoopKind.UNROLL, LoopKind.VECTOR)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a tensor's elements are: its buffer, and the global index of the buffer's first element."""
+
+    buffer: str
+    bases: tuple[Affine, ...]
+
+
+@dataclass(frozen=True)
+class Scope:
+    """``opened``: variables that have a value here; ``fixed``: those among them whose value is static.
+
+    ``frames`` holds the stages whose loops are around, ``places`` every tensor that can be read or written.
+    """
+
+    known: Knowledge = field(default_factory=Knowledge)
+    frames: Mapping[str, Frame] = field(default_factory=dict)
+    opened: frozenset[str] = frozenset()
+    fixed: Mapping[str, Affine] = field(default_factory=dict)
+    places: Mapping[str, Place] = field(default_factory=dict)
+
+    def with_frame(self, frame: Frame) -> "Scope":
+        """A stage begins: its variables get their ranges."""
+        known = self.known
+        for name, b in frame.bounds.items():
+            known = known.with_range(name, 0, b.extent - 1)
+        return replace(self, known=known, frames={**self.frames, frame.stage.name: frame})
+
+    def put(self, frame: Frame) -> "Scope":
+        """Another frame for a stage that is here already."""
+        return replace(self, frames={**self.frames, frame.stage.name: frame})
+
+    def fix(self, stage: str, name: str, value: int) -> "Scope":
+        """A variable of a stage takes one value from here on."""
+        return replace(
+            self,
+            known=self.known.fix(name, value),
+            frames={**self.frames, stage: self.frames[stage].fix(name, value)},
+            opened=self.opened | {name},
+            fixed={**self.fixed, name: constant(value)},
+        )
+
+    def bounds(self) -> dict[str, Bound]:
+        """Of the variables of every stage around."""
+        return {n: b for f in self.frames.values() for n, b in f.bounds.items()}
+
+
+Leaf: TypeAlias = Callable[[Scope], tuple[Stmt, ...]]
+"""What stands inside loops that are still to be opened."""
+
+
+def ranges_of(names: Sequence[str], bounds: Mapping[str, Bound]) -> dict[str, Range]:
+    return {n: (0, bounds[n].extent - 1) for n in names}
+
+
+def all_static(names: Sequence[str], bounds: Mapping[str, Bound]) -> bool:
+    """Whether the loops of these variables disappear in the code: unrolled or vectorized."""
+    return all(n in bounds and bounds[n].kind in _STATIC for n in names)
+
+
+def has_vector(names: Sequence[str], bounds: Mapping[str, Bound]) -> bool:
+    return any(bounds[n].kind is LoopKind.VECTOR for n in names)

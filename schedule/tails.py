@@ -1,0 +1,164 @@
+"""Tails: what is done about conditions that do not hold everywhere.
+
+A loop that reaches past a condition is cut short (``clamp``); an unrolled loop gets code of its own for the
+trips after the last whole one (``full_trips``); elsewhere (``settle``) there are two versions of the code
+or a last tile that moves back over its neighbour (``overlap``). What is left becomes a guard or a mask.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from math import gcd
+
+from tunesmith.ir.affine import Affine, constant, interval, var
+from tunesmith.ir.loopnest import If, Let, LetOp, LoopKind, Stmt
+from tunesmith.schedule.frame import Bound, Condition, Frame
+from tunesmith.schedule.scope import Leaf, Scope, all_static, has_vector, ranges_of
+from tunesmith.schedule.state import State
+from tunesmith.schedule.steps import Tail
+
+__all__ = ["clamp", "full_trips", "settle"]
+
+
+def clamp(
+    scope: Scope, frame: Frame, variable: str, kind: LoopKind
+) -> tuple[int, tuple[Affine, ...], list[Affine]]:
+    """Static extent, dynamic limits and the facts they establish, from the stage's conditions."""
+    extent = frame.bounds[variable].extent
+    limits: list[Affine] = []
+    facts: list[Affine] = []
+    for condition in frame.conditions:
+        step = -condition.form.coefficient(variable)
+        if step <= 0:
+            continue
+        best = _inner_at_best(condition.form, scope.opened | {variable}, frame.bounds)
+        rest = best + var(variable) * step
+        if not rest.terms:
+            extent = min(extent, max(rest.const // step + 1, 0))
+        elif kind is LoopKind.SERIAL and not scope.known.proves(best):
+            if any(c % step for _, c in rest.terms):
+                continue
+            limits.append(Affine(tuple((n, c // step) for n, c in rest.terms), rest.const // step + 1))
+            facts.append(best)
+    return extent, tuple(dict.fromkeys(limits)), facts
+
+
+def full_trips(scope: Scope, frame: Frame, variable: str, kind: LoopKind, extent: int) -> int:
+    """Trips before a remainder that needs its own code; ``extent`` when there is none."""
+    if kind in (LoopKind.PARALLEL, LoopKind.VECTOR):
+        return extent
+    for condition in frame.conditions:
+        form = condition.form
+        step = -form.coefficient(variable)
+        inner = [n for n in form.names if n not in scope.opened and n != variable]
+        if step <= 0 or not inner or _is_masked(condition, inner, frame.bounds):
+            continue
+        if any(n in scope.opened for n in form.names) or not all_static(inner, frame.bounds):
+            continue
+        worst = interval(form + var(variable) * step, ranges_of(inner, frame.bounds))[0]
+        extent = min(extent, max(worst // step + 1, 0))
+    return extent
+
+
+def _is_masked(condition: Condition, inner: list[str], bounds: Mapping[str, Bound]) -> bool:
+    return condition.tail is Tail.MASK and has_vector(inner, bounds)
+
+
+def _inner_at_best(form: Affine, opened: frozenset[str], bounds: Mapping[str, Bound]) -> Affine:
+    """The form with every unopened variable where it makes the form largest."""
+    const = form.const
+    terms = []
+    for n, c in form.terms:
+        if n in opened:
+            terms.append((n, c))
+        elif c > 0:
+            const += c * (bounds[n].extent - 1)
+    return Affine(tuple(terms), const)
+
+
+def settle(
+    state: State, scope: Scope, name: str, rest: tuple[str, ...], again: Leaf
+) -> tuple[Stmt, ...] | None:
+    """See to one condition of a stage that can be decided where its loop has just been opened.
+
+    ``again`` emits the same place with the condition gone; ``rest`` are the loops still to be opened.
+    None: nothing is left to decide here.
+    """
+    bounds = scope.frames[name].bounds
+    for condition in scope.frames[name].conditions:
+        if scope.known.proves(condition.form):
+            continue
+        inner = [n for n in condition.form.names if n not in scope.opened]
+        if not inner or not all_static(inner, bounds) or _is_masked(condition, inner, bounds):
+            continue
+        if condition.tail is Tail.OVERLAP and _may_overlap(state, scope, name, condition, rest):
+            return _overlap(scope, name, condition, again)
+        stmts = _specialise(scope, name, condition, again)
+        if stmts is not None:
+            return stmts
+    return None
+
+
+def _specialise(scope: Scope, name: str, condition: Condition, again: Leaf) -> tuple[Stmt, ...] | None:
+    """Two versions of the code: the whole tile, and the one remainder there can be. None: not unique."""
+    form, bounds = condition.form, scope.frames[name].bounds
+    outer = Affine(tuple((n, c) for n, c in form.terms if n in scope.opened), form.const)
+    inner = form - outer
+    low, high = interval(inner, ranges_of(inner.names, bounds))
+    if high > 0 or not outer.terms:
+        return None
+    span = 1 - low
+    stride = gcd(*(c for _, c in outer.terms))
+    if span > stride:
+        return None
+    left = (outer.const + 1) % stride
+    whole = _resolve(scope, name, condition, outer + low, None)
+    if left == 0 or left >= span:
+        return again(whole) if scope.known.proves(outer) else None
+    part = _resolve(scope, name, condition, outer + (1 - left), constant(left - 1) + inner)
+    return (If((outer + low,), again(whole), again(part)),)
+
+
+def _resolve(scope: Scope, name: str, condition: Condition, fact: Affine, static: Affine | None) -> Scope:
+    """The scope after a test: a fact learnt, the condition gone or reduced to a static one."""
+    frame = scope.frames[name]
+    others = tuple(c for c in frame.conditions if c is not condition)
+    if static is not None:
+        others = (*others, replace(condition, form=static, tail=Tail.PEEL))
+    known = scope.known.with_fact(fact)
+    return replace(scope.put(replace(frame, conditions=others)), known=known)
+
+
+def _may_overlap(state: State, scope: Scope, name: str, condition: Condition, rest: tuple[str, ...]) -> bool:
+    """Whether the last tile may move back: it fits, nothing accumulates, and what it reads is there."""
+    frame, form = scope.frames[name], condition.form
+    inner = [n for n in form.names if n not in scope.opened]
+    outer = [n for n in form.names if n in scope.opened]
+    reach = Affine(tuple((n, form.coefficient(n)) for n in inner))
+    span = 1 - interval(reach, ranges_of(inner, frame.bounds))[0]
+    total = form.const + 1
+    if span > total or any(c >= 0 for _, c in form.terms) or not outer:
+        return False
+    if any(n not in frame.bounds for n in outer):
+        return False
+    done = frame.plan.loops[: len(frame.plan.loops) - len(rest)]
+    if any(state.is_reduce_loop(frame.stage, x) for x in done):
+        return False
+    if any(n in p.loops for p in state.packs for n in outer):
+        return False
+    if not any((name, x) in state.attached or state.packs_at(name, x) for x in done[:-1]):
+        return True
+    return all(total % -form.coefficient(n) in (0, *range(span, total + 1)) for n in outer)
+
+
+def _overlap(scope: Scope, name: str, condition: Condition, again: Leaf) -> tuple[Stmt, ...]:
+    frame, form = scope.frames[name], condition.form
+    outer = -Affine(tuple((n, c) for n, c in form.terms if n in scope.opened))
+    inner = [n for n in form.names if n not in scope.opened]
+    low = interval(form + outer - form.const, ranges_of(inner, frame.bounds))[0]
+    last = form.const + low  # index of the last place where a whole tile starts
+    base = f"{outer.names[-1]}.base"
+    conditions = tuple(c for c in frame.conditions if c is not condition)
+    moved = replace(frame, conditions=conditions).replace_form(outer, var(base))
+    known = scope.known.with_range(base, 0, last)
+    inside = replace(scope.put(moved), known=known, opened=scope.opened | {base})
+    return (Let(base, LetOp.MIN, outer, last, again(inside)),)
