@@ -6,31 +6,39 @@ is conditional on that, so a worker that was presumed dead cannot overwrite its 
 
 import datetime as dt
 from collections.abc import Callable
-from dataclasses import fields
 from typing import Any
 
 import sqlalchemy as sa
 
 from tunesmith.db import models
-from tunesmith.db.engine import Database, ReadSession, Row, WriteSession
-from tunesmith.db.errors import IdempotencyMismatch, LeaseLost, NotFound
+from tunesmith.db.engine import Database, ReadSession, WriteSession
+from tunesmith.db.job_rows import (
+    NO_LEASE,
+    best_columns,
+    change,
+    expired,
+    forget_key,
+    held_job,
+    job_from_row,
+    load_job,
+    move,
+    repeated,
+    take_back,
+    update_held,
+)
 from tunesmith.db.pages import Keyset
 from tunesmith.db.states import JobState, check_transition
 from tunesmith.db.values import Job, JobSpec, Page
 from tunesmith.db.workloads import add_workload
 from tunesmith.records import Record, new_id
 
-__all__ = ["LEASE_S", "MAX_ATTEMPTS", "Jobs"]
+__all__ = ["LEASE_S", "Jobs"]
 
 LEASE_S = 60.0
 """How long a worker may be silent before its job is given to another."""
 
-MAX_ATTEMPTS = 5
-"""A job whose worker died this often fails: it probably is what kills them."""
-
 _KEY_LIFE = dt.timedelta(hours=24)
 _table = models.job
-_RENAMED = {"workload_hash": "workload_id"}
 
 
 class Jobs:
@@ -69,17 +77,17 @@ class Jobs:
         def work(session: WriteSession) -> tuple[Job, bool]:
             add_workload(session, spec.workload, now)
             if idempotency_key is not None:
-                _forget_key(session, idempotency_key, now - _KEY_LIFE)
+                forget_key(session, idempotency_key, now - _KEY_LIFE)
             if session.insert_new(_table, row):
-                return _load(session, job_id), True
+                return load_job(session, job_id), True
             assert idempotency_key is not None, "ids are unique"
-            return _repeated(session, idempotency_key, request_sha256), False
+            return repeated(session, idempotency_key, request_sha256), False
 
         return self._database.write(work)
 
     def get(self, job_id: str) -> Job:
         """Raises ``NotFound``."""
-        return self._database.read(lambda session: _load(session, job_id))
+        return self._database.read(lambda session: load_job(session, job_id))
 
     def list(
         self, *, state: JobState | None = None, limit: int = 100, cursor: str | None = None
@@ -97,7 +105,7 @@ class Jobs:
 
         def work(session: ReadSession) -> Page[Job]:
             rows, following = keyset.page(session, query, limit, cursor)
-            return Page(tuple(_job(row) for row in rows), following)
+            return Page(tuple(job_from_row(row) for row in rows), following)
 
         return self._database.read(work)
 
@@ -123,7 +131,7 @@ class Jobs:
                 "started_at": row["started_at"] or now,
                 "attempt": row["attempt"] + 1,
             }
-            return _move(session, _job(row), JobState.RUNNING, now, **leased)
+            return move(session, job_from_row(row), JobState.RUNNING, now, **leased)
 
         return self._database.write(work) if self._any(JobState.QUEUED) else None
 
@@ -134,7 +142,7 @@ class Jobs:
         """
         now = self._clock()
         lease = {"lease_until": now + dt.timedelta(seconds=lease_s), "heartbeat_at": now}
-        return self._database.write(lambda session: _update_held(session, job_id, owner, lease))
+        return self._database.write(lambda session: update_held(session, job_id, owner, lease))
 
     def progress(
         self,
@@ -155,9 +163,9 @@ class Jobs:
             "untuned_s": untuned_s,
             "updated_at": self._clock(),
             "version": _table.c.version + 1,
-            **_best(best),
+            **best_columns(best),
         }
-        return self._database.write(lambda session: _update_held(session, job_id, owner, values))
+        return self._database.write(lambda session: update_held(session, job_id, owner, values))
 
     def finish(
         self,
@@ -171,9 +179,9 @@ class Jobs:
     ) -> Job:
         """Ends a job with a terminal state. Raises ``LeaseLost`` and ``IllegalTransition``."""
         now = self._clock()
-        ended = {"result": result, "error": error, "finished_at": now, **_best(best), **_NO_LEASE}
+        ended = {"result": result, "error": error, "finished_at": now, **best_columns(best), **NO_LEASE}
         return self._database.write(
-            lambda session: _move(session, _held(session, job_id, owner), state, now, **ended)
+            lambda session: move(session, held_job(session, job_id, owner), state, now, **ended)
         )
 
     def release(self, job_id: str, owner: str) -> Job:
@@ -181,10 +189,10 @@ class Jobs:
         now = self._clock()
 
         def work(session: WriteSession) -> Job:
-            job = _held(session, job_id, owner)
+            job = held_job(session, job_id, owner)
             if job.cancel_requested:
-                return _move(session, job, JobState.CANCELLED, now, finished_at=now, **_NO_LEASE)
-            return _move(session, job, JobState.QUEUED, now, attempt=job.attempt - 1, **_NO_LEASE)
+                return move(session, job, JobState.CANCELLED, now, finished_at=now, **NO_LEASE)
+            return move(session, job, JobState.QUEUED, now, attempt=job.attempt - 1, **NO_LEASE)
 
         return self._database.write(work)
 
@@ -196,13 +204,13 @@ class Jobs:
         now = self._clock()
 
         def work(session: WriteSession) -> Job:
-            job = _load(session, job_id, lock=True)
+            job = load_job(session, job_id, lock=True)
             if job.state is JobState.CANCELLED or (job.cancel_requested and not job.done):
                 return job
             check_transition(job.id, job.state, JobState.CANCELLED)
             if job.state is JobState.QUEUED:
-                return _move(session, job, JobState.CANCELLED, now, cancel_requested=True, finished_at=now)
-            return _change(session, job, now, cancel_requested=True)
+                return move(session, job, JobState.CANCELLED, now, cancel_requested=True, finished_at=now)
+            return change(session, job, now, cancel_requested=True)
 
         return self._database.write(work)
 
@@ -220,9 +228,9 @@ class Jobs:
         )
 
         def work(session: WriteSession) -> tuple[Job, ...]:
-            jobs = [_job(row) for row in session.rows(running)]
-            lost = [job for job in jobs if _expired(job, now) or is_dead(job.lease_owner or "")]
-            return tuple(_take_back(session, job, now) for job in lost)
+            jobs = [job_from_row(row) for row in session.rows(running)]
+            lost = [job for job in jobs if expired(job, now) or is_dead(job.lease_owner or "")]
+            return tuple(take_back(session, job, now) for job in lost)
 
         return self._database.write(work) if self._any(JobState.RUNNING) else ()
 
@@ -230,80 +238,3 @@ class Jobs:
         """A look without the write lock, which an idle worker would otherwise take all the time."""
         query = sa.select(_table.c.id).where(_table.c.state == state.value).limit(1)
         return self._database.read(lambda session: session.first(query) is not None)
-
-
-_NO_LEASE: dict[str, Any] = {"lease_owner": None, "lease_until": None, "phase": ""}
-
-
-def _best(best: Record | None) -> dict[str, Any]:
-    if best is None:
-        return {}
-    return {"best_record_id": best.id, "best_s": best.time_s, "best_gflops": best.gflops}
-
-
-def _expired(job: Job, now: dt.datetime) -> bool:
-    return job.lease_until is None or job.lease_until < now
-
-
-def _take_back(session: WriteSession, job: Job, now: dt.datetime) -> Job:
-    if job.cancel_requested:
-        return _move(session, job, JobState.CANCELLED, now, finished_at=now, **_NO_LEASE)
-    if job.attempt >= MAX_ATTEMPTS:
-        error = f"the process running this job died {job.attempt} times; the job is not tried again"
-        return _move(session, job, JobState.FAILED, now, finished_at=now, error=error, **_NO_LEASE)
-    return _move(session, job, JobState.QUEUED, now, **_NO_LEASE)
-
-
-def _load(session: ReadSession, job_id: str, *, lock: bool = False) -> Job:
-    query = sa.select(_table).where(_table.c.id == job_id)
-    row = session.first(query.with_for_update() if lock else query)
-    if row is None:
-        raise NotFound("job", job_id)
-    return _job(row)
-
-
-def _held(session: WriteSession, job_id: str, owner: str) -> Job:
-    job = _load(session, job_id, lock=True)
-    if job.lease_owner != owner or job.state is not JobState.RUNNING:
-        raise LeaseLost(job_id, owner)
-    return job
-
-
-def _update_held(session: WriteSession, job_id: str, owner: str, values: dict[str, Any]) -> Job:
-    held = (_table.c.id == job_id, _table.c.lease_owner == owner, _table.c.state == JobState.RUNNING.value)
-    if not session.run(sa.update(_table).where(*held).values(**values)):
-        _load(session, job_id)
-        raise LeaseLost(job_id, owner)
-    return _load(session, job_id)
-
-
-def _move(session: WriteSession, job: Job, state: JobState, now: dt.datetime, **values: Any) -> Job:
-    check_transition(job.id, job.state, state)
-    return _change(session, job, now, state=state.value, **values)
-
-
-def _change(session: WriteSession, job: Job, now: dt.datetime, **values: Any) -> Job:
-    """Writes onto the version that was read; the row is locked, so a miss is a mistake of ours."""
-    same = (_table.c.id == job.id, _table.c.version == job.version, _table.c.state == job.state.value)
-    changed = sa.update(_table).where(*same).values(version=job.version + 1, updated_at=now, **values)
-    assert session.run(changed) == 1, "a locked row changed"
-    return _load(session, job.id)
-
-
-def _forget_key(session: WriteSession, key: str, before: dt.datetime) -> None:
-    old = (_table.c.owner == "", _table.c.idempotency_key == key, _table.c.created_at < before)
-    session.run(sa.update(_table).where(*old).values(idempotency_key=None))
-
-
-def _repeated(session: ReadSession, key: str, request_sha256: str | None) -> Job:
-    same_key = (_table.c.owner == "", _table.c.idempotency_key == key)
-    row = session.first(sa.select(_table).where(*same_key))
-    assert row is not None, "the key stopped the insert"
-    if row["request_sha256"] != request_sha256:
-        raise IdempotencyMismatch(key)
-    return _job(row)
-
-
-def _job(row: Row) -> Job:
-    values = {f.name: row[_RENAMED.get(f.name, f.name)] for f in fields(Job)}
-    return Job(**{**values, "state": JobState(values["state"])})

@@ -16,7 +16,15 @@ from tunesmith.db.pages import Keyset
 from tunesmith.db.values import Order, Page, RecordSummary
 from tunesmith.records import Record, Status, Target, Workload
 
-__all__ = ["add_record", "find_record", "history", "list_records", "list_summaries", "set_race"]
+__all__ = [
+    "RecordFilter",
+    "add_record",
+    "find_record",
+    "history",
+    "list_records",
+    "list_summaries",
+    "set_race",
+]
 
 _MIN_PREFIX = 8
 _table = models.record

@@ -24,7 +24,8 @@ def serve(host: str, port: int, url: str | None, *, tools: Tools | None = None) 
     ``url`` is the database's, None for the user's own. Raises ``TunesmithError`` before anything runs when
     the database cannot be used or the address is taken. A second Ctrl-C does not wait for the job.
     """
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s: %(message)s")
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s:     %(message)s")
+    logging.getLogger("alembic").setLevel(logging.WARNING)
     open_store(url).close()
     settings = Settings(
         url=url,

@@ -8,5 +8,6 @@ context.configure(
     connection=context.config.attributes["connection"],
     target_metadata=metadata,
     render_as_batch=True,
+    transactional_ddl=True,  # SQLite too, since the caller begins the transaction itself
 )
 context.run_migrations()

@@ -12,7 +12,7 @@ from tunesmith.service.context import Context, Here, etag_matches
 from tunesmith.service.errors import TrialFailed
 from tunesmith.service.schemas import ArtifactKind
 
-__all__ = ["router"]
+__all__ = ["get_artifact", "router"]
 
 router = APIRouter(prefix="/v1/records", tags=["artifacts"])
 

@@ -11,7 +11,7 @@ from tunesmith.service.programs import read_workload
 from tunesmith.service.schemas import BestQuery, BestView
 from tunesmith.service.views import best_view
 
-__all__ = ["router"]
+__all__ = ["find_best", "get_best", "router"]
 
 router = APIRouter(prefix="/v1/best", tags=["best"])
 

@@ -6,7 +6,7 @@ from starlette.exceptions import HTTPException
 from tunesmith.service.context import Here
 from tunesmith.service.schemas import Health
 
-__all__ = ["router"]
+__all__ = ["livez", "readyz", "router"]
 
 router = APIRouter(tags=["health"])
 

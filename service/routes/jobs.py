@@ -12,7 +12,7 @@ from tunesmith.service.programs import read_workload
 from tunesmith.service.schemas import JobList, JobRequest, JobView
 from tunesmith.service.views import job_view
 
-__all__ = ["router"]
+__all__ = ["cancel_job", "create_job", "get_job", "list_jobs", "router"]
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 

@@ -17,7 +17,7 @@ from tunesmith.service.schemas import (
 )
 from tunesmith.service.views import record_view, target_view
 
-__all__ = ["router"]
+__all__ = ["get_record", "list_records", "list_targets", "list_workloads", "router"]
 
 router = APIRouter(prefix="/v1", tags=["records"])
 

@@ -17,7 +17,7 @@ from tunesmith.db import (
     Store,
     open_store,
 )
-from tunesmith.db.jobs import MAX_ATTEMPTS
+from tunesmith.db.job_rows import MAX_ATTEMPTS
 
 SPEC = JobSpec(samples.WORKLOAD, {"operator": "matmul(512,512,512)"}, {"threads": 1}, trials=64, seed=7)
 

@@ -89,6 +89,20 @@ def test_nothing_is_created_unless_asked(sqlite_url: str, tmp_path: Path) -> Non
     assert [p.name for p in tmp_path.iterdir()] == ["test.db"]
 
 
+def test_a_migration_that_fails_leaves_nothing(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half a schema could neither be used nor be upgraded."""
+
+    def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError
+
+    with monkeypatch.context() as patched:
+        patched.setattr("alembic.op.create_index", broken)
+        with pytest.raises(ZeroDivisionError):
+            open_store(url)
+    with open_store(url) as store:
+        store.ping()
+
+
 def loaded_by(code: str, *args: str) -> set[str]:
     """Which of the heavy libraries a fresh process loads."""
     code += "\nimport sys; print(*{m.split('.')[0] for m in sys.modules} & {'sqlalchemy', 'alembic'})"
