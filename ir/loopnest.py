@@ -15,14 +15,25 @@ Values are expressions whose loads name buffers and whose indices are affine in 
 vectorized; its variable does not occur in limits of loops inside it.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TypeAlias
 
 from tunesmith.ir.affine import Affine
 from tunesmith.ir.dtypes import DType
-from tunesmith.ir.expr import Binary, Compare, Const, Expr, Load, Reducer, Select, Unary, Within
+from tunesmith.ir.expr import (
+    Binary,
+    Compare,
+    Const,
+    Expr,
+    Load,
+    Reducer,
+    Select,
+    Unary,
+    Within,
+    transform_loads,
+)
 
 __all__ = [
     "Alloc",
@@ -39,6 +50,7 @@ __all__ = [
     "Update",
     "format_expr",
     "format_nest",
+    "rename_buffers",
     "walk_statements",
 ]
 
@@ -157,6 +169,35 @@ class LoopNest:
 
     def __str__(self) -> str:
         return format_nest(self)
+
+
+def rename_buffers(nest: LoopNest, names: Mapping[str, str]) -> LoopNest:
+    """The nest with some of its outer buffers called otherwise; a local one that has a new name already in
+    use gets an underscore."""
+    mine = {b.name for b in nest.buffers}
+    local = {s.buffer.name for s in walk_statements(nest.prepare + nest.body) if isinstance(s, Alloc)}
+    full = {n: f"{n}_" for n in (mine | local) - set(names) if n in names.values()} | dict(names)
+
+    def expression(load: Load) -> Load:
+        return Load(full.get(load.tensor, load.tensor), load.index)
+
+    def rename(stmts: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+        return tuple(one(s) for s in stmts)
+
+    def one(s: Stmt) -> Stmt:
+        match s:
+            case If(_, then, orelse):
+                return replace(s, then=rename(then), orelse=rename(orelse))
+            case Alloc(b, body):
+                return Alloc(replace(b, name=full.get(b.name, b.name)), rename(body))
+            case For(body=body) | Let(body=body):
+                return replace(s, body=rename(body))
+            case _:
+                value = transform_loads(s.value, expression)
+                return replace(s, buffer=full.get(s.buffer, s.buffer), value=value)
+
+    buffers = tuple(replace(b, name=full.get(b.name, b.name)) for b in nest.buffers)
+    return LoopNest(nest.name, buffers, rename(nest.prepare), rename(nest.body))
 
 
 def walk_statements(stmts: tuple[Stmt, ...]) -> Iterator[Stmt]:

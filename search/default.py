@@ -1,49 +1,96 @@
 """The untuned schedule: what a careful compiler does without searching."""
 
 from tunesmith.ir.expr import loads
-from tunesmith.ir.program import Program, Stage
+from tunesmith.ir.program import Axis, Program, Stage
 from tunesmith.records import Target
-from tunesmith.schedule import IllegalStep, Parallel, Reorder, Schedule, Split, Step, Vectorize, replay
-from tunesmith.search.analysis import flat_stride
+from tunesmith.schedule import (
+    ComputeAt,
+    IllegalStep,
+    Parallel,
+    Reorder,
+    RFactor,
+    Schedule,
+    Split,
+    Step,
+    Vectorize,
+    replay,
+)
+from tunesmith.schedule.state import apply
+from tunesmith.search.analysis import flat_stride, reduces_contiguously
 
 __all__ = ["default_schedule"]
 
 
 def default_schedule(program: Program, target: Target) -> Schedule:
-    """Every stage by itself in plain loops, the last spatial axis innermost and vectorized where operands
-    lie close along it, the outermost loop parallel. It is always legal and measured first."""
+    """Every stage by itself in plain loops, the outermost parallel. The last spatial axis is innermost and
+    vectorized where operands lie close along it; otherwise a reduction that does lie close is summed in
+    vector lanes. It is always legal and always measured."""
+    state = replay(program, Schedule())
     steps: list[Step] = []
     for stage in program.stages:
-        steps += _stage_steps(program, stage, target)
-    schedule = Schedule(tuple(steps))
-    try:
-        replay(program, schedule)
-    except IllegalStep:
-        return Schedule()
-    return schedule
+        mine = _stage_steps(program, stage, target)
+        try:
+            for step in mine:
+                state = apply(state, step)
+        except IllegalStep:  # names that clash with this stage's own: it stays in plain loops
+            state = replay(program, Schedule(tuple(steps)))
+            continue
+        steps += mine
+    return Schedule(tuple(steps))
 
 
 def _stage_steps(program: Program, stage: Stage, target: Target) -> list[Step]:
     lanes = target.lanes(stage.dtype)
-    wide = [a for a in stage.axes if a.extent > 1]
-    steps: list[Step] = []
-    vector = None
-    if wide:
-        last = wide[-1]
-        strides = {flat_stride(program, x, last.name) for x in loads(stage.body)}
-        contiguous = last is stage.axes[-1] or all(
-            a.extent == 1 for a in stage.axes[stage.axes.index(last) + 1 :]
-        )
-        if strides <= {0, 1} and contiguous and last.extent >= 2:
-            vector = last.name
-            others = [a.name for a in stage.axes if a is not last]
-            steps.append(Split(stage.name, vector, (min(lanes, last.extent),)))
-            reduce = [a.name for a in stage.reduce_axes]
-            steps.append(Reorder(stage.name, (*others, *reduce, f"{vector}.0", f"{vector}.1")))
-            steps.append(Vectorize(stage.name, f"{vector}.1"))
-    first = next((a.name for a in stage.axes if a.extent > 1 and a.name != vector), None)
-    if target.threads > 1 and first is not None:
-        names = [a.name for a in stage.axes if a.name != vector]
-        steps.append(Reorder(stage.name, (first, *(n for n in names if n != first))))
-        steps.append(Parallel(stage.name, first))
-    return steps
+    last = next((a for a in reversed(stage.axes) if a.extent > 1), None)
+    if last is not None and _lies_close(program, stage, last.name):
+        return _spatial_lanes(stage, last.name, min(lanes, last.extent), target.threads)
+    axis = reduces_contiguously(program, stage)
+    extent = next((a.extent for a in stage.reduce_axes if a.name == axis), 0)
+    if axis is not None and extent >= 2 * lanes and last is not None:
+        return _reduced_lanes(stage, axis, lanes, target.threads)
+    return _parallel(stage.name, [a for a in stage.axes if a.extent > 1], target.threads, stage)
+
+
+def _lies_close(program: Program, stage: Stage, axis: str) -> bool:
+    after = [a for a in stage.axes[[a.name for a in stage.axes].index(axis) + 1 :] if a.extent > 1]
+    return not after and all(flat_stride(program, x, axis) in (0, 1) for x in loads(stage.body))
+
+
+def _parallel(name: str, axes: list[Axis], threads: int, stage: Stage) -> list[Step]:
+    if threads == 1 or not axes:
+        return []
+    first = axes[0].name
+    others = [a.name for a in stage.axes if a.name != first]
+    return [Reorder(name, (first, *others)), Parallel(name, first)]
+
+
+def _spatial_lanes(stage: Stage, axis: str, lanes: int, threads: int) -> list[Step]:
+    others = [a for a in stage.axes if a.name != axis]
+    wide = [a for a in others if a.extent > 1]
+    first = [a.name for a in wide[:1]] if threads > 1 else []
+    order = [*first, *(a.name for a in others if a.name not in first)]
+    reduce = [a.name for a in stage.reduce_axes]
+    steps: list[Step] = [
+        Split(stage.name, axis, (lanes,)),
+        Reorder(stage.name, (*order, *reduce, f"{axis}.0", f"{axis}.1")),
+        Vectorize(stage.name, f"{axis}.1"),
+    ]
+    return steps + [Parallel(stage.name, x) for x in first]
+
+
+def _reduced_lanes(stage: Stage, axis: str, lanes: int, threads: int) -> list[Step]:
+    partial = f"{stage.name}.rf"
+    host = stage.axes[-1].name
+    others = [a.name for a in stage.axes]
+    reduce = [a.name for a in stage.reduce_axes]
+    steps: list[Step] = [RFactor(stage.name, axis, lanes)]
+    steps += _parallel(stage.name, [a for a in stage.axes if a.extent > 1], threads, stage)
+    if threads > 1 and steps[1:]:
+        host = ([a for a in others if a != steps[-1].loop] or [host])[-1]  # type: ignore[union-attr]
+    return [
+        *steps,
+        Vectorize(stage.name, "lane"),
+        ComputeAt(partial, stage.name, host),
+        Reorder(partial, (*others, *reduce, "lane")),
+        Vectorize(partial, "lane"),
+    ]

@@ -6,9 +6,17 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tunesmith.schedule import Schedule
+from tunesmith.schedule import Schedule, Sketch
 from tunesmith.search.config import SearchConfig
-from tunesmith.search.population import Population, crossover, mutate, neighbours, sample, transplant
+from tunesmith.search.population import (
+    Population,
+    crossover,
+    mutate,
+    neighbours,
+    sample,
+    satisfies,
+    transplant,
+)
 from tunesmith.search.ports import CostModel
 from tunesmith.search.space import Space
 
@@ -170,14 +178,18 @@ class Search:
         """Candidates at random; all of a small space."""
         out = []
         for i, sketch in enumerate(self.space.sketches):
-            if sketch.size <= 4096:
-                grid = np.indices([len(k.values) for k in sketch.knobs]).reshape(len(sketch.knobs), -1).T
-                rows: Population = self.rng.permutation(grid) if sketch.knobs else np.zeros((1, 0), np.int64)
-            else:
-                rows = sample(sketch, 64, self.rng)
+            rows = _grid(sketch) if sketch.size <= 4096 else sample(sketch, 64, self.rng)
             out += [Candidate(i, tuple(map(int, r))) for r in rows]
         order = self.rng.permutation(len(out))
         return [out[i] for i in order]
+
+
+def _grid(sketch: Sketch) -> Population:
+    """Every candidate of a small sketch."""
+    if not sketch.knobs:
+        return np.zeros((1, 0), dtype=np.int64)
+    rows: Population = np.indices([len(k.values) for k in sketch.knobs]).reshape(len(sketch.knobs), -1).T
+    return rows[satisfies(sketch, rows)]
 
 
 def _ordered(sketch: int, rows: Population, seconds: NDArray[np.float64]) -> _Scored:

@@ -5,6 +5,7 @@ import re
 from tunesmith.codegen import build_nest, ir_text, llvm
 from tunesmith.codegen.library import header_text, link_library
 from tunesmith.ir import LoopNest, Program, TunesmithError, canonical, format_program, program_from_json
+from tunesmith.ir.loopnest import Role, rename_buffers
 from tunesmith.records import Record, Target
 from tunesmith.schedule import Schedule, lower
 
@@ -16,7 +17,16 @@ LEVELS = ("program", "schedule", "nest", "llvm", "asm", "record")
 
 def _nest(record: Record) -> LoopNest:
     program = program_from_json(record.workload.program)
-    return lower(program, Schedule.from_json(record.schedule))
+    nest = lower(canonical(program), Schedule.from_json(record.schedule))
+    return _with_names(nest, program)
+
+
+def _with_names(nest: LoopNest, program: Program) -> LoopNest:
+    """Arguments and results of the canonical form called as the program calls them."""
+    outer = iter([*(t.name for t in program.inputs), *program.outputs])
+    fixed = [b for b in nest.buffers if b.role in (Role.INPUT, Role.OUTPUT)]
+    names = dict(zip((b.name for b in fixed), outer, strict=True))
+    return rename_buffers(nest, names)
 
 
 def symbol_name(text: str) -> str:
@@ -81,7 +91,7 @@ def _describe_program(program: Program, level: str, target: Target | None) -> st
 
     form = canonical(program)
     schedule, _ = guess(form, target)
-    nest = lower(form, schedule)
+    nest = _with_names(lower(form, schedule), program)
     match level:
         case "schedule":
             return f"{schedule}\n"

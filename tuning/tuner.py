@@ -39,6 +39,8 @@ __all__ = ["Store", "tune"]
 _ROOFLINE = 0.985  # of the bound: what is left is not worth more trials
 _FAILURES = 40  # trials, all failed, after which something is wrong with more than the candidates
 _CONTENDERS = 5
+_HOPELESS = 3.0  # times slower than the best: the untuned schedule has lost without a race
+_LARGE_BYTES = 64 << 20  # of arguments, beyond which the winner is verified on fewer inputs
 _BATCH = 8
 
 
@@ -63,7 +65,8 @@ def tune(
     """Search for the fastest schedule of a program on this machine; every trial is stored as it ends.
 
     Blocks until a budget, a plateau or the roofline ends it, or ``should_stop`` says so. The winner of the
-    final race, in which the untuned schedule takes part, is what the store serves from then on.
+    final race, in which the untuned schedule takes part unless it is hopelessly slower, is what the store
+    serves from then on.
     """
     return _Run(program, options, store, on_event, should_stop, job_id).run()
 
@@ -298,7 +301,8 @@ class _Run:
         times = {str(i): m.time_s for i, m in raced.items() if m.ok}
         while times:
             winner = min(times, key=lambda i: times[i])
-            checked = runner.verify(contenders[winner], [self.options.seed + 1, self.options.seed + 2])
+            seeds = [self.options.seed + 1] if self.workload.min_bytes < _LARGE_BYTES else []
+            checked = runner.verify(contenders[winner], seeds)
             if checked.ok:
                 break
             self._emit("race", message=f"{winner} fails on other inputs: {checked.error}")
@@ -315,8 +319,9 @@ class _Run:
         """Binaries of the fastest records and of the untuned one, those of earlier runs built anew."""
         ok = sorted((r for r in by_id.values() if r.measurement.ok), key=lambda r: r.time_s)
         wanted = {r.id: r for r in ok[:_CONTENDERS]}
-        if self.state.untuned is not None:
-            wanted[self.state.untuned.id] = self.state.untuned
+        untuned, fastest = self.state.untuned, ok[0].time_s
+        if untuned is not None and untuned.time_s < _HOPELESS * fastest:
+            wanted[untuned.id] = untuned
         out = {i: self.state.binaries[i] for i in wanted if i in self.state.binaries}
         missing = [r for i, r in wanted.items() if i not in out]
         for record in missing:

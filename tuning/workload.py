@@ -18,13 +18,16 @@ __all__ = ["versions", "workload_of"]
 
 
 def workload_of(program: Program) -> tuple[Workload, Program]:
-    """The workload of a program, and its canonical form, whose names schedules refer to."""
+    """The workload of a program and its canonical form, whose names schedules refer to.
+
+    The workload keeps the program as it was written, for its names; ``canonical`` leads from one to the other.
+    """
     form = canonical(program)
     workload = Workload(
         workload_hash(program),
         structure_hash(program),
         program.name,
-        program_to_json(form),
+        program_to_json(program),
         flops(form),
         min_bytes(form),
         dominant_dtype(form).value,
