@@ -17,7 +17,21 @@ from tunesmith.frontend.convolutions import (
 )
 from tunesmith.frontend.text import activated, operand
 
-__all__ = ["OPERATORS"]
+__all__ = [
+    "OPERATORS",
+    "attention",
+    "batch_matmul",
+    "dense",
+    "gemv",
+    "layer_norm",
+    "matmul",
+    "norm",
+    "relu_muladd",
+    "rms_norm",
+    "softmax",
+    "sumsq",
+    "transpose",
+]
 
 
 def matmul(m: int = 512, n: int = 512, k: int = 512, dtype: str = "f32") -> str:

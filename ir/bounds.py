@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 from tunesmith.ir.affine import Affine, Range, constant, interval
-from tunesmith.ir.expr import Const, Expr, Load, Within, children, rebuild
+from tunesmith.ir.expr import Const, Expr, Load, Within, children, loads, rebuild
 from tunesmith.ir.program import Axis
 
 __all__ = ["axis_ranges", "implied", "negation", "out_of_range", "protect", "tighten"]
@@ -81,9 +81,9 @@ def protect(e: Expr, ranges: Mapping[str, Range], shapes: Shapes, conds: tuple[A
     inner = tighten(conds, ranges)
     needed = tuple(dict.fromkeys(c for c in e.conds if inner is None or not implied(c, conds, inner)))
     if not needed:
-        return protect(e.a, ranges, shapes, conds)
-    if tighten(conds + needed, ranges) is None:
-        return protect(e.b, ranges, shapes, conds)
+        if not loads(e.b):
+            return protect(e.a, ranges, shapes, conds)
+        needed = e.conds[:1]  # a tensor that the text reads stays read
     a = protect(e.a, ranges, shapes, conds + needed)
     if len(needed) > 1 or _in_range(e.b, ranges, shapes, conds):
         return Within(needed, a, protect(e.b, ranges, shapes, conds))

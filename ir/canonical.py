@@ -13,8 +13,8 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tunesmith.ir.affine import Affine, Range, interval, var
-from tunesmith.ir.bounds import axis_ranges
+from tunesmith.ir.affine import Affine, Range, var
+from tunesmith.ir.bounds import axis_ranges, implied, tighten
 from tunesmith.ir.expr import (
     Binary,
     BinaryOp,
@@ -130,10 +130,11 @@ def _orders(body: Expr, axes: tuple[Axis, ...], writer: "_Writer") -> Iterator[t
         yield tuple(a for group in choice for a in group)
 
 
-def _normal(e: Expr, ranges: Mapping[str, Range]) -> Expr:
-    """Constants folded, comparisons mirrored to < and <=, conditions that always hold dropped."""
-    parts = tuple(_normal(c, ranges) for c in children(e))
-    match rebuild(e, parts):
+def _normal(e: Expr, ranges: Mapping[str, Range], conds: tuple[Affine, ...] = ()) -> Expr:
+    """Constants folded, comparisons mirrored to < and <=, conditions decided that always or never hold."""
+    if isinstance(e, Within):
+        return _normal_within(e, ranges, conds)
+    match rebuild(e, tuple(_normal(c, ranges, conds) for c in children(e))):
         case Unary(op, a):
             return unary(op, a)
         case Binary(BinaryOp.SUB, a, Const(value)):
@@ -142,11 +143,18 @@ def _normal(e: Expr, ranges: Mapping[str, Range]) -> Expr:
             return binary(op, a, b)
         case Compare(op, a, b) if op in _MIRRORED:
             return Compare(_MIRRORED[op], b, a)
-        case Within(conds, a, b):
-            needed = tuple(c for c in dict.fromkeys(conds) if interval(c, ranges)[0] < 0)
-            return Within(needed, a, b) if needed else a
         case other:
             return other
+
+
+def _normal_within(e: Within, ranges: Mapping[str, Range], conds: tuple[Affine, ...]) -> Expr:
+    inner = tighten(conds, ranges) or ranges
+    needed = tuple(c for c in dict.fromkeys(e.conds) if not implied(c, conds, inner))
+    if not needed:
+        return _normal(e.a, ranges, conds)
+    if tighten(conds + needed, ranges) is None:
+        return _normal(e.b, ranges, conds)
+    return Within(needed, _normal(e.a, ranges, conds + needed), _normal(e.b, ranges, conds))
 
 
 @dataclass

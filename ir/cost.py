@@ -6,7 +6,7 @@ from tunesmith.ir.dtypes import DType
 from tunesmith.ir.expr import Binary, Expr, Select, Unary, walk
 from tunesmith.ir.program import Program, Stage
 
-__all__ = ["dominant_dtype", "flops", "min_bytes", "stage_flops"]
+__all__ = ["dominant_dtype", "flops", "min_bytes", "operations", "stage_flops"]
 
 
 def flops(program: Program) -> int:
@@ -24,6 +24,7 @@ def stage_flops(stage: Stage) -> int:
 
 
 def operations(e: Expr) -> int:
+    """Operations of one evaluation, as ``stage_flops`` counts them."""
     return sum(isinstance(n, Unary | Binary | Select) for n in walk(e))
 
 

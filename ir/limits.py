@@ -9,6 +9,7 @@ __all__ = ["DEFAULT_LIMITS", "Limits"]
 class Limits:
     """Upper bounds, each inclusive; passing one raises ``LimitError``.
 
+    ``name`` is the length of a name, which must be ASCII: it ends up in C headers.
     ``nodes`` and ``nesting`` hold for the expression of one stage, ``nesting`` also for the source text.
     ``total_nodes`` is for all stages together, ``conditions`` counts the index conditions around one node,
     ``axes`` counts spatial and reduce axes of a stage, ``reductions`` reduce axes written in one statement,
@@ -16,6 +17,7 @@ class Limits:
     """
 
     text_bytes: int = 1 << 16
+    name: int = 128
     nesting: int = 100
     nodes: int = 4096
     total_nodes: int = 1 << 16

@@ -37,7 +37,8 @@ def format_program(program: Program) -> str:
     """Text that ``parse`` reads back to a program of the same workload hash.
 
     Not so for what the language cannot say: an accumulation type of its own, an unused input or reduce axis,
-    a stage without loads whose type is not the first input's.
+    a reduction repeated along an axis that its body does not use, a stage without loads whose type is not
+    the first input's.
     """
     inputs = ", ".join(f"{t.name}: {_type(t)}" for t in program.inputs)
     lines = [f"def {program.name}({inputs}):"]
@@ -126,8 +127,18 @@ def _text(e: Expr) -> str:
             return f"{_text(a)} {_COMPARE[op]} {_text(b)}"
         case Select(cond, a, b):
             return f"where({_text(cond)}, {_bare(a)}, {_bare(b)})"
+        case Within(conds, a, b) if not all(c.terms for c in conds):
+            return _text(_decided(e))
         case Within(conds, a, b):
             return f"where({' and '.join(f'{c} >= 0' for c in conds)}, {_bare(a)}, {_bare(b)})"
+
+
+def _decided(e: Within) -> Expr:
+    """Conditions without axes are no conditions in the language."""
+    if any(not c.terms and c.const < 0 for c in e.conds):
+        return e.b
+    conds = tuple(c for c in e.conds if c.terms)
+    return Within(conds, e.a, e.b) if conds else e.a
 
 
 def _bare(e: Expr) -> str:

@@ -86,7 +86,8 @@ def _stage(stage: Stage, tensors: Mapping[str, Array], dtype: np.dtype[Any]) -> 
     out = np.full(stage.shape, stage.reducer.identity if stage.reducer else 0, dtype)
     for spans in _boxes(stage.all_axes):
         values = _Box(available, spans, dtype).value(body)
-        target = out[tuple(slice(s.start, s.start + s.size) for s in spans[: len(stage.axes)])]
+        box = tuple(slice(s.start, s.start + s.size) for s in spans[: len(stage.axes)])
+        target = out[box] if box else out
         _join(stage, target, values, spans)
     return out
 

@@ -199,8 +199,8 @@ def _exactly(items: list[T], count: int | None) -> list[T]:
 
 
 def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise ProgramError("a name must be a string")
+    if not isinstance(value, str) or not value.isascii():
+        raise ProgramError("a name must be an ASCII string")
     return value
 
 

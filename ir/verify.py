@@ -23,15 +23,15 @@ def verify_program(program: Program, limits: Limits = DEFAULT_LIMITS) -> None:
     """
     _check_count("inputs", len(program.inputs), limits.inputs)
     _check_count("stages", len(program.stages), limits.stages)
-    _identifier("program", program.name)
+    _identifier("program", program.name, limits)
     known: dict[str, Tensor] = {}
     nodes = 0
     for t in program.inputs:
-        _new(t.name, known)
+        _new(t.name, known, limits)
         _check_tensor(t, limits)
         known[t.name] = t
     for s in program.stages:
-        _new(s.name, known)
+        _new(s.name, known, limits)
         nodes += _nodes(s, limits)
         _check_count("expression nodes", nodes, limits.total_nodes)
         _check_stage(s, known, limits)
@@ -55,13 +55,14 @@ def _check_count(what: str, count: int, limit: int) -> None:
         raise LimitError(f"{count} {what}; the limit is {limit}")
 
 
-def _identifier(what: str, name: str) -> None:
-    if not name.isidentifier() or keyword.iskeyword(name) or len(name) > 200:
-        raise ProgramError(f"{what} name {name[:80]!r} is not an identifier")
+def _identifier(what: str, name: str, limits: Limits) -> None:
+    if not (name.isidentifier() and name.isascii()) or keyword.iskeyword(name):
+        raise ProgramError(f"{what} name {name[:80]!a} is not an ASCII identifier")
+    _check_count(f"characters in a {what} name", len(name), limits.name)
 
 
-def _new(name: str, known: Mapping[str, Tensor]) -> None:
-    _identifier("tensor", name)
+def _new(name: str, known: Mapping[str, Tensor], limits: Limits) -> None:
+    _identifier("tensor", name, limits)
     if name in known:
         raise ProgramError(f"{name} is defined twice")
 
@@ -98,7 +99,7 @@ def _check_stage(s: Stage, known: Mapping[str, Tensor], limits: Limits) -> None:
 def _check_axes(name: str, axes: tuple[Axis, ...], limits: Limits) -> None:
     _check_count(f"axes of {name}", len(axes), limits.axes)
     for a in axes:
-        _identifier("axis", a.name)
+        _identifier("axis", a.name, limits)
         _check_extent(f"axis {a.name} of {name}", a.extent, limits)
     if len({a.name for a in axes}) != len(axes):
         raise ProgramError(f"{name} has two axes of one name")

@@ -8,7 +8,7 @@ from tunesmith.ir.language.arrays import Array, elementwise, load, matmul, permu
 from tunesmith.ir.language.builder import Builder, Computation
 from tunesmith.ir.language.composites import concat, layer_norm, pad, rms_norm, softmax
 from tunesmith.ir.language.elementwise import Elementwise
-from tunesmith.ir.language.literals import axis_in, integers, number, pairs, truth
+from tunesmith.ir.language.literals import axis_in, integer, integers, number, pairs, truth
 from tunesmith.ir.language.scalars import REDUCERS
 
 __all__ = ["ArrayForm"]
@@ -188,12 +188,12 @@ class ArrayForm(Elementwise[Array]):
             return a, None
         if len(rest) == 1:
             return a, integers(rest[0], self.source)
-        return a, tuple(integers(r, self.source)[0] for r in rest)
+        return a, tuple(integer(r, self.source) for r in rest)
 
     def _softmax(self, node: ast.Call) -> Array:
         x, axis = self._bind(node, "softmax", ("x", "axis"), 1)
         a = self._operand(x)
-        dim = -1 if axis is None else self._one(axis)
+        dim = -1 if axis is None else integer(axis, self.source)
         return softmax(a, axis_in(a.rank, dim, node, self.source), self.builder, node)
 
     def _norm(self, node: ast.Call, name: str) -> Array:
@@ -225,17 +225,11 @@ class ArrayForm(Elementwise[Array]):
         if not isinstance(parts, ast.List | ast.Tuple) or not parts.elts:
             self.source.fail(parts or node, "concat takes a list of arrays and an axis")
         arrays = [self.value(p) for p in parts.elts]
-        dim = axis_in(arrays[0].rank, 0 if axis is None else self._one(axis), node, self.source)
+        dim = axis_in(arrays[0].rank, 0 if axis is None else integer(axis, self.source), node, self.source)
         shapes = {a.shape[:dim] + a.shape[dim + 1 :] for a in arrays if a.rank > dim}
         if len(shapes) != 1 or len({a.rank for a in arrays}) != 1:
             self.source.fail(node, f"shapes differ in more than axis {dim}: {_shapes(arrays)}")
         return concat(arrays, dim, self.builder, node)
-
-    def _one(self, node: ast.expr) -> int:
-        values = integers(node, self.source)
-        if len(values) != 1:
-            self.source.fail(node, "one axis is needed here")
-        return values[0]
 
 
 def _shapes(arrays: Sequence[Array]) -> str:

@@ -12,6 +12,7 @@ from tunesmith.ir.program import Axis
 __all__ = [
     "Array",
     "axis_name",
+    "broadcast",
     "elementwise",
     "load",
     "matmul",

@@ -56,6 +56,7 @@ class Builder:
 
     def unique(self, base: str) -> str:
         """A name that neither the text nor an earlier stage uses."""
+        base = base[: self.limits.name - 8]
         name, n = base, 2
         while name in self._reserved:
             name, n = f"{base}_{n}", n + 1

@@ -15,18 +15,21 @@ from tunesmith.ir.affine import Affine, Range, interval
 from tunesmith.ir.bounds import out_of_range
 from tunesmith.ir.language.source import Source
 
-__all__ = ["Access", "Dimension", "check_ranges", "infer_extents"]
+__all__ = ["Access", "Dimension", "check_ranges", "infer_extents", "plain"]
 
 
 @dataclass(frozen=True, slots=True)
 class Dimension:
-    """One index of an access. ``text`` is how the user wrote it, ``number`` which dimension it is."""
+    """One index of an access; ``number`` is which dimension it is."""
 
     index: Affine
     extent: int
     number: int
-    text: str
     node: ast.AST
+
+    @property
+    def text(self) -> str:
+        return str(self.index.rename({n: plain(n) for n in self.index.names}))
 
 
 @dataclass(frozen=True, slots=True)

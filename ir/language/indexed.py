@@ -133,7 +133,7 @@ class Indexed(Elementwise[Expr]):
         self.used.add(base.id)
         affine = [read_index(i, self._axis, self.source) for i in index]
         dims = tuple(
-            Dimension(a, extent, number, ast.unparse(i), i)
+            Dimension(a, extent, number, i)
             for number, (a, i, extent) in enumerate(zip(affine, index, tensor.shape, strict=True))
         )
         self.accesses.append(Access(base.id, dims, self.guards, self.partial))
@@ -260,8 +260,11 @@ class _Finish:
 
     def _generate(self, r: _Reduction, values: list[Expr]) -> Expr:
         builder = self.statement.builder
-        name = builder.generate(r.name, self._computation(r.axes, r, values), r.node)
-        load = Load(name, tuple(var(n) for n in r.axes))
+        # In the order of the axes of the result, so that the consumer reads it as it writes.
+        order = list(dict.fromkeys([*self.statement.free, *self.statement.first]))
+        axes = tuple(sorted(r.axes, key=order.index))
+        name = builder.generate(r.name, self._computation(axes, r, values), r.node)
+        load = Load(name, tuple(var(n) for n in axes))
         if r.name != "mean":
             return load
         count = 1

@@ -15,10 +15,13 @@ _INSTEAD = "an index must be affine in the axes: sums of axes, integers and axes
 
 def read_index(node: ast.expr, lookup: Callable[[ast.Name], Affine], source: Source) -> Affine:
     """``lookup`` gives the axis that a name stands for, or raises."""
-    out = _affine(node, lookup, source)
-    if max(abs(out.const), *(abs(c) for _, c in out.terms), 0) > _HUGE:
+    return _fitting(node, _affine(node, lookup, source), source)
+
+
+def _fitting(node: ast.AST, e: Affine, source: Source) -> Affine:
+    if max(abs(e.const), *(abs(c) for _, c in e.terms), 0) > _HUGE:
         source.fail(node, "the index does not fit in 64 bits")
-    return out
+    return e
 
 
 def _affine(node: ast.expr, lookup: Callable[[ast.Name], Affine], source: Source) -> Affine:
@@ -71,7 +74,9 @@ def read_conditions(
         case ast.Compare(left=left, ops=ops, comparators=comparators):
             values = [read_index(n, lookup, source) for n in (left, *comparators)]
             pairs = zip(values, ops, values[1:], strict=False)
-            return tuple(c for a, op, b in pairs for c in _compared(node, a, op, b, source))
+            return tuple(
+                _fitting(node, c, source) for a, op, b in pairs for c in _compared(node, a, op, b, source)
+            )
         case _:
             source.fail(node, "a condition on indices is made of comparisons joined by and")
 

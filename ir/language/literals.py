@@ -5,7 +5,7 @@ import ast
 from tunesmith.ir.language.signature import read_integer
 from tunesmith.ir.language.source import Source
 
-__all__ = ["axis_in", "integers", "number", "pairs", "truth"]
+__all__ = ["axis_in", "integer", "integers", "number", "pairs", "truth"]
 
 
 def integers(node: ast.expr, source: Source) -> tuple[int, ...]:
@@ -15,6 +15,13 @@ def integers(node: ast.expr, source: Source) -> tuple[int, ...]:
     if any(v is None for v in values):
         source.fail(node, "an integer or a tuple of integers is needed here")
     return tuple(v for v in values if v is not None)
+
+
+def integer(node: ast.expr, source: Source) -> int:
+    value = read_integer(node)
+    if value is None:
+        source.fail(node, "an integer is needed here")
+    return value
 
 
 def pairs(node: ast.expr, source: Source) -> tuple[tuple[int, int], ...]:

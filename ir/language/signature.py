@@ -21,6 +21,9 @@ def read_inputs(function: ast.FunctionDef, source: Source, limits: Limits) -> tu
         source.fail(function, "a program needs at least one input")
     if len(args) > limits.inputs:
         source.exceed(args[limits.inputs], f"more than {limits.inputs} inputs")
+    for n, a in enumerate(args):
+        if any(a.arg == b.arg for b in args[:n]):
+            source.fail(a, f"two inputs are called {a.arg}")
     return tuple(_read_input(a, source, limits) for a in args)
 
 

@@ -43,6 +43,7 @@ def read_functions(
     source = Source(_python_lines(text), first_line, first_column)
     tree = _syntax_tree(text, source)
     _check_nesting(tree, source, limits)
+    _check_names(tree, source, limits)
     return source, tuple(_function(node, source) for node in tree.body if not is_docstring(node))
 
 
@@ -73,6 +74,23 @@ def _check_nesting(tree: ast.Module, source: Source, limits: Limits) -> None:
         if depth > limits.nesting:
             source.exceed(node, f"nested more than {limits.nesting} levels deep")
         stack += [(child, depth + 1) for child in ast.iter_child_nodes(node)]
+
+
+def _check_names(tree: ast.Module, source: Source, limits: Limits) -> None:
+    for node in ast.walk(tree):
+        match node:
+            case (
+                ast.Name(id=name)
+                | ast.arg(arg=name)
+                | ast.keyword(arg=str(name))
+                | ast.FunctionDef(name=name)
+            ):
+                if not name.isascii():
+                    source.fail(node, "names must be ASCII")
+                if len(name) > limits.name:
+                    source.exceed(node, f"a name has more than {limits.name} characters")
+            case _:
+                pass
 
 
 def is_docstring(node: ast.stmt) -> bool:
