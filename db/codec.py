@@ -18,6 +18,7 @@ __all__ = [
     "RECORD_COLUMNS",
     "document",
     "parse_time",
+    "plain_text",
     "record_from_row",
     "record_row",
     "served_gflops",
@@ -107,7 +108,7 @@ def record_row(record: Record, workload: Workload, target: Target) -> dict[str, 
         "target_id": record.target.fingerprint,
         "job_id": record.job_id,
         "status": measured.pop("status"),
-        "error": measured.pop("error"),
+        "error": plain_text(measured.pop("error")),
         "trial": record.trial,
         "seed": record.seed,
         "time_s": time_s,
@@ -145,6 +146,11 @@ def record_from_row(row: Mapping[str, Any], workload: Workload, target: Target) 
         versions=document(row["versions"]),
         job_id=row["job_id"],
     )
+
+
+def plain_text(text: str) -> str:
+    """Text that every database takes: what crashed kernels wrote may be anything."""
+    return text.encode("utf-8", "replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
 def served_gflops(flops: int, time_s: float | None) -> float | None:

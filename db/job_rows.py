@@ -7,6 +7,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from tunesmith.db import models
+from tunesmith.db.codec import plain_text
 from tunesmith.db.engine import ReadSession, Row, WriteSession
 from tunesmith.db.errors import IdempotencyMismatch, LeaseLost, NotFound
 from tunesmith.db.states import JobState, check_transition
@@ -14,6 +15,7 @@ from tunesmith.db.values import Job
 from tunesmith.records import Record
 
 __all__ = [
+    "LONG",
     "MAX_ATTEMPTS",
     "NO_LEASE",
     "best_columns",
@@ -33,6 +35,9 @@ MAX_ATTEMPTS = 5
 """A job whose worker died this often fails: it probably is what kills them."""
 
 _table = models.job
+LONG: dict[str, Any] = {"source": {}, "result": None}
+"""What lists leave out, and what stands there instead."""
+
 _RENAMED = {"workload_hash": "workload_id"}
 
 NO_LEASE: dict[str, Any] = {"lease_owner": None, "lease_until": None, "phase": ""}
@@ -52,13 +57,13 @@ def take_back(session: WriteSession, job: Job, now: dt.datetime) -> Job:
     if job.cancel_requested:
         return move(session, job, JobState.CANCELLED, now, finished_at=now, **NO_LEASE)
     if job.attempt >= MAX_ATTEMPTS:
-        error = f"the process running this job died {job.attempt} times; the job is not tried again"
+        error = f"{job.attempt} attempts ended without a word: the worker was killed, or lost the database"
         return move(session, job, JobState.FAILED, now, finished_at=now, error=error, **NO_LEASE)
     return move(session, job, JobState.QUEUED, now, **NO_LEASE)
 
 
 def load_job(session: ReadSession, job_id: str, *, lock: bool = False) -> Job:
-    query = sa.select(_table).where(_table.c.id == job_id)
+    query = sa.select(_table).where(_table.c.id == plain_text(job_id))
     row = session.first(query.with_for_update() if lock else query)
     if row is None:
         raise NotFound("job", job_id)
@@ -108,5 +113,6 @@ def repeated(session: ReadSession, key: str, request_sha256: str | None) -> Job:
 
 
 def job_from_row(row: Row) -> Job:
-    values = {f.name: row[_RENAMED.get(f.name, f.name)] for f in fields(Job)}
+    given = {**LONG, **row}
+    values = {f.name: given[_RENAMED.get(f.name, f.name)] for f in fields(Job)}
     return Job(**{**values, "state": JobState(values["state"])})

@@ -11,8 +11,10 @@ from typing import Any
 import sqlalchemy as sa
 
 from tunesmith.db import models
+from tunesmith.db.codec import plain_text
 from tunesmith.db.engine import Database, ReadSession, WriteSession
 from tunesmith.db.job_rows import (
+    LONG,
     NO_LEASE,
     best_columns,
     change,
@@ -92,14 +94,14 @@ class Jobs:
     def list(
         self, *, state: JobState | None = None, limit: int = 100, cursor: str | None = None
     ) -> Page[Job]:
-        """Newest first."""
+        """Newest first, with neither source nor result, which may be long."""
         keyset = Keyset(
             {"of": "job", "state": state},
             [_table.c.created_at, _table.c.id],
             [dt.datetime, str],
             descending=True,
         )
-        query = sa.select(_table)
+        query = sa.select(*(column for column in _table.c if column.name not in LONG))
         if state is not None:
             query = query.where(_table.c.state == state.value)
 
@@ -179,7 +181,13 @@ class Jobs:
     ) -> Job:
         """Ends a job with a terminal state. Raises ``LeaseLost`` and ``IllegalTransition``."""
         now = self._clock()
-        ended = {"result": result, "error": error, "finished_at": now, **best_columns(best), **NO_LEASE}
+        ended = {
+            "result": result,
+            "error": plain_text(error),
+            "finished_at": now,
+            **best_columns(best),
+            **NO_LEASE,
+        }
         return self._database.write(
             lambda session: move(session, held_job(session, job_id, owner), state, now, **ended)
         )

@@ -1,6 +1,7 @@
 """SQLite connections as every part of ``db`` opens them. Standard library only."""
 
 import json
+import math
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -29,4 +30,16 @@ def connect_sqlite(path: Path, *, read_only: bool, busy_timeout_s: float) -> sql
 
 
 def compact_json(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"))
+    """JSON as the standard has it: numbers that are not finite become null."""
+    try:
+        return json.dumps(value, separators=(",", ":"), allow_nan=False)
+    except ValueError:
+        return json.dumps(_finite(value), separators=(",", ":"), allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -8,7 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from tunesmith.db import models
-from tunesmith.db.codec import RECORD_COLUMNS, parse_time, record_row, served_gflops
+from tunesmith.db.codec import RECORD_COLUMNS, parse_time, plain_text, record_row, served_gflops
 from tunesmith.db.engine import ReadSession, Row, WriteSession
 from tunesmith.db.errors import Ambiguous, BadQuery, NotFound
 from tunesmith.db.lookup import Shared
@@ -152,7 +152,7 @@ def _flops(session: ReadSession, workload_id: str) -> int:
 
 def find_record(session: ReadSession, key: str) -> Record:
     """By id, or by the unique beginning of one, of at least eight characters."""
-    key = key.strip().lower()
+    key = plain_text(key.strip().lower())
     if len(key) < _MIN_PREFIX:
         raise NotFound("record", key, f"an abbreviated id needs {_MIN_PREFIX} characters or more")
     query = sa.select(*_columns).where(_table.c.id >= key, _table.c.id < key + "~").order_by(_table.c.id)
@@ -196,7 +196,7 @@ class RecordFilter:
                 "order by time needs a workload or a job: times of different workloads do not compare"
             )
         given = {"workload_id": workload, "target_id": target, "status": status, "job_id": job}
-        self.values = {name: str(value) for name, value in given.items() if value is not None}
+        self.values = {name: plain_text(value) for name, value in given.items() if value is not None}
         self.order = order
 
     @property

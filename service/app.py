@@ -1,5 +1,6 @@
 """The application: guards, routes, errors, and what lives as long as it does."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -64,7 +65,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
             yield
         finally:
             if runner is not None:
-                runner.stop()
+                await asyncio.to_thread(runner.stop)
 
 
 def _operation_id(route: APIRoute) -> str:

@@ -12,7 +12,16 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from tunesmith.db import Conflict, Job, JobState, LeaseLost, Store, StoreError
+from tunesmith.db import (
+    Conflict,
+    DatabaseLocked,
+    DatabaseUnavailable,
+    Job,
+    JobState,
+    LeaseLost,
+    Store,
+    StoreError,
+)
 from tunesmith.ir import TunesmithError
 from tunesmith.records import Protocol
 from tunesmith.service.owner import is_dead, new_owner
@@ -61,14 +70,17 @@ class JobRunner:
             try:
                 self._step()
             except StoreError as fault:
-                log.error("cannot look for jobs: %s", fault)
+                log.error("the database is out of reach: %s", fault)
+                self._stopping.wait(self._settings.poll_s)
+            except Exception:  # whatever it was, later jobs must not wait for a dead thread
+                log.exception("the worker made a mistake")
                 self._stopping.wait(self._settings.poll_s)
 
     def _step(self) -> None:
         """Runs one job, or waits for one."""
         self._work.clear()
         for job in self._store.jobs.requeue_abandoned(is_dead):
-            log.info("job %s: its process died; now %s", job.id, job.state.value)
+            log.info("job %s: abandoned by its worker; now %s", job.id, job.state.value)
         claimed = self._store.jobs.claim_next(self._owner, lease_s=self._settings.lease_s)
         if claimed is None:
             self._work.wait(self._settings.poll_s)
@@ -94,10 +106,16 @@ class _Run:
     reported_phase: str = ""
 
     def finish(self) -> None:
-        """Tunes, and records how it ended. Raises ``LeaseLost`` when the job is no longer ours."""
+        """Tunes, and records how it ended. Raises ``LeaseLost`` when the job is no longer ours.
+
+        A database out of reach is not the job's fault: the error is passed on, the job stays running
+        until its lease ends, and is then tried again.
+        """
         try:
             with self._leased():
                 result = self._tune()
+        except (DatabaseLocked, DatabaseUnavailable, LeaseLost):
+            raise
         except TunesmithError as fault:
             self._end(JobState.FAILED, error=str(fault))
         except Exception:

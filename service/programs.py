@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tunesmith.ir import LimitError, Program, flops
+from tunesmith.ir import LimitError, Program, ProgramError, flops
 from tunesmith.records import Workload
 from tunesmith.service.settings import Limits
 from tunesmith.service.tools import Tools
@@ -13,7 +13,10 @@ __all__ = ["read_workload"]
 
 def read_workload(tools: Tools, limits: Limits, source: dict[str, Any]) -> Workload:
     """The workload of ``{"program": text}`` or ``{"operator": text}``. Raises ``ProgramError``."""
-    size = max(len(text.encode()) for text in source.values())
+    try:
+        size = max(len(text.encode()) for text in source.values())
+    except UnicodeEncodeError:
+        raise ProgramError("the text holds half a character (a lone surrogate)") from None
     if size > limits.text_bytes:
         raise LimitError(f"the text has {size} bytes; at most {limits.text_bytes} are accepted")
     program = tools.program(source)

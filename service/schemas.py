@@ -18,6 +18,7 @@ __all__ = [
     "JobList",
     "JobProgress",
     "JobRequest",
+    "JobSummary",
     "JobView",
     "MeasurementView",
     "Problem",
@@ -40,17 +41,17 @@ OperatorText = Annotated[
 ]
 
 
-class Request(BaseModel):
+class _Body(BaseModel):
     """A body; members that are not known are refused."""
 
     model_config = ConfigDict(extra="forbid")
 
 
-class View(BaseModel):
+class _View(BaseModel):
     model_config = ConfigDict(from_attributes=True)
 
 
-class JobRequest(Request):
+class JobRequest(_Body):
     """Exactly one of ``program`` and ``operator``. ``trials`` counts those recorded before, unless ``fresh``;
     it is 64 when neither ``trials`` nor ``seconds`` is given."""
 
@@ -70,19 +71,19 @@ class JobRequest(Request):
         return self
 
 
-class BestQuery(Request):
+class BestQuery(_Body):
     program: ProgramText
     target: str | None = Field(None, description="Fingerprint of a target; without it, any target.")
 
 
-class JobBest(View):
+class JobBest(_View):
     record: str
     time_s: float
     gflops: float
     peak_fraction: float | None = Field(None, description="Of the measured FMA peak; not in lists.")
 
 
-class JobProgress(View):
+class JobProgress(_View):
     """``trials`` counts as the budget does; ``measured`` and ``failed`` are those of this job."""
 
     phase: str
@@ -95,17 +96,15 @@ class JobProgress(View):
     best: JobBest | None
 
 
-class JobView(View):
+class JobSummary(_View):
     id: str
     state: JobState
     name: str
     workload: str = Field(description="Hash of the workload.")
-    source: dict[str, str]
     options: dict[str, Any]
     progress: JobProgress
     cancel_requested: bool
     attempt: int
-    result: dict[str, Any] | None = Field(description="As `tunesmith tune --json` gives it, when it ended.")
     error: str | None
     created_at: dt.datetime
     started_at: dt.datetime | None
@@ -113,12 +112,17 @@ class JobView(View):
     links: dict[str, str]
 
 
-class JobList(View):
-    items: list[JobView]
+class JobView(JobSummary):
+    source: dict[str, str]
+    result: dict[str, Any] | None = Field(description="As `tunesmith tune --json` gives it, when it ended.")
+
+
+class JobList(_View):
+    items: list[JobSummary]
     next_cursor: str | None
 
 
-class TargetView(View):
+class TargetView(_View):
     fingerprint: str
     triple: str
     cpu: str
@@ -135,11 +139,11 @@ class TargetView(View):
     peaks: dict[str, float] = Field(description="Measured on one core.")
 
 
-class TargetList(View):
+class TargetList(_View):
     items: list[TargetView]
 
 
-class WorkloadView(View):
+class WorkloadView(_View):
     hash: str
     structure: str
     name: str
@@ -149,7 +153,7 @@ class WorkloadView(View):
     dtype: str
 
 
-class WorkloadSummaryView(View):
+class WorkloadSummaryView(_View):
     hash: str
     structure: str
     name: str
@@ -164,12 +168,12 @@ class WorkloadSummaryView(View):
     created_at: dt.datetime
 
 
-class WorkloadList(View):
+class WorkloadList(_View):
     items: list[WorkloadSummaryView]
     next_cursor: str | None
 
 
-class MeasurementView(View):
+class MeasurementView(_View):
     """Numbers that JSON has no word for (an infinite error) are null."""
 
     status: Status
@@ -185,7 +189,7 @@ class MeasurementView(View):
     drift: float
 
 
-class RecordSummaryView(View):
+class RecordSummaryView(_View):
     id: str
     workload_hash: str
     workload_name: str
@@ -201,12 +205,12 @@ class RecordSummaryView(View):
     created_at: dt.datetime
 
 
-class RecordList(View):
+class RecordList(_View):
     items: list[RecordSummaryView]
     next_cursor: str | None
 
 
-class RecordView(View):
+class RecordView(_View):
     id: str
     workload: WorkloadView
     target: TargetView
@@ -222,7 +226,7 @@ class RecordView(View):
     job_id: str | None
 
 
-class BestView(View):
+class BestView(_View):
     """``match`` says how close the record's target is to the one asked for. ``time_s`` is the time of the
     final race if the record was ``raced``, otherwise the median of its trial."""
 
@@ -242,7 +246,7 @@ class ArtifactKind(StrEnum):
     HEADER = "header"
 
 
-class Health(View):
+class Health(_View):
     status: Literal["ok"] = "ok"
 
 

@@ -3,7 +3,10 @@
 import contextlib
 import ipaddress
 import logging
+import os
+import signal
 import socket
+from types import FrameType
 
 import uvicorn
 
@@ -37,7 +40,15 @@ def serve(host: str, port: int, url: str | None, *, tools: Tools | None = None) 
         log.info("serving on http://%s:%d, Ctrl-C to stop", _in_url(host), listener.getsockname()[1])
         config = uvicorn.Config(create_app(settings), server_header=False, timeout_graceful_shutdown=5)
         with contextlib.suppress(KeyboardInterrupt):
-            uvicorn.Server(config).run(sockets=[listener])
+            _Server(config).run(sockets=[listener])
+
+
+class _Server(uvicorn.Server):
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if self.should_exit and sig == signal.SIGINT:
+            log.warning("not waiting for the running job; the next start continues it")
+            os._exit(130)
+        super().handle_exit(sig, frame)
 
 
 def _listen(host: str, port: int) -> socket.socket:

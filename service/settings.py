@@ -22,8 +22,6 @@ class Limits:
 
     body_bytes: int = 1 << 20
     text_bytes: int = 1 << 16
-    trials: int = 100_000
-    seconds: float = 7 * 86400.0
     threads: int = field(default_factory=cores_here)
     program_flops: int = 10**13
     program_bytes: int = 1 << 32

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import asdict
+from typing import Any
 
 from tunesmith.db import Best, Job, Store
 from tunesmith.ir import DType
@@ -10,6 +11,7 @@ from tunesmith.service.schemas import (
     BestView,
     JobBest,
     JobProgress,
+    JobSummary,
     JobView,
     MeasurementView,
     RecordView,
@@ -17,7 +19,7 @@ from tunesmith.service.schemas import (
     WorkloadView,
 )
 
-__all__ = ["best_view", "job_view", "peak_fraction", "record_view", "target_view"]
+__all__ = ["best_view", "job_summary", "job_view", "peak_fraction", "record_view", "target_view"]
 
 
 def peak_fraction(record: Record, gflops: float) -> float | None:
@@ -73,26 +75,32 @@ def best_view(best: Best) -> BestView:
     )
 
 
-def job_view(job: Job, store: Store | None = None) -> JobView:
-    """With ``store``, also the best record's share of the peak, which needs its target."""
+def job_view(job: Job, store: Store) -> JobView:
+    """``store`` gives the best record's target, of whose peak the share is stated."""
+    return JobView(**_job_values(job, store), source=job.source, result=job.result)
+
+
+def job_summary(job: Job) -> JobSummary:
+    return JobSummary(**_job_values(job, None))
+
+
+def _job_values(job: Job, store: Store | None) -> dict[str, Any]:
     path = f"/v1/jobs/{job.id}"
-    return JobView(
-        id=job.id,
-        state=job.state,
-        name=job.name,
-        workload=job.workload_hash,
-        source=job.source,
-        options=job.options,
-        progress=_progress(job, store),
-        cancel_requested=job.cancel_requested,
-        attempt=job.attempt,
-        result=job.result,
-        error=job.error or None,
-        created_at=job.created_at,
-        started_at=job.started_at,
-        finished_at=job.finished_at,
-        links={"self": path, "cancel": f"{path}:cancel", "records": f"/v1/records?job={job.id}"},
-    )
+    return {
+        "id": job.id,
+        "state": job.state,
+        "name": job.name,
+        "workload": job.workload_hash,
+        "options": job.options,
+        "progress": _progress(job, store),
+        "cancel_requested": job.cancel_requested,
+        "attempt": job.attempt,
+        "error": job.error or None,
+        "created_at": job.created_at,
+        "started_at": job.started_at,
+        "finished_at": job.finished_at,
+        "links": {"self": path, "cancel": f"{path}:cancel", "records": f"/v1/records?job={job.id}"},
+    }
 
 
 def _progress(job: Job, store: Store | None) -> JobProgress:

@@ -10,7 +10,7 @@ from tunesmith.db import JobSpec, JobState
 from tunesmith.service.context import Cursor, Here, Limit, etag_matches
 from tunesmith.service.programs import read_workload
 from tunesmith.service.schemas import JobList, JobRequest, JobView
-from tunesmith.service.views import job_view
+from tunesmith.service.views import job_summary, job_view
 
 __all__ = ["cancel_job", "create_job", "get_job", "list_jobs", "router"]
 
@@ -51,7 +51,7 @@ def create_job(
     if here.runner is not None:
         here.runner.wake()
     response.headers["Location"] = f"/v1/jobs/{job.id}"
-    return job_view(job)
+    return job_view(job, here.store)
 
 
 def _check_threads(request: JobRequest, most: int) -> None:
@@ -79,10 +79,9 @@ def list_jobs(
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> JobList:
-    """Jobs, newest first. A job in a list leaves out its result."""
+    """Jobs, newest first, without their source and result."""
     page = here.store.jobs.list(state=state, limit=limit, cursor=cursor)
-    views = [job_view(job).model_copy(update={"result": None}) for job in page.items]
-    return JobList(items=views, next_cursor=page.next_cursor)
+    return JobList(items=[job_summary(job) for job in page.items], next_cursor=page.next_cursor)
 
 
 @router.get(
@@ -98,10 +97,10 @@ def get_job(
 ) -> JobView | Response:
     """A job with its progress; with its result or error when it has ended."""
     job = here.store.jobs.get(job_id)
-    etag = f'"v{job.version}"'
-    if etag_matches(if_none_match, etag):
-        return Response(status_code=304, headers={"ETag": etag})
-    response.headers["ETag"] = etag
+    headers = {"ETag": f'"v{job.version}"', "Cache-Control": "no-cache"}
+    if etag_matches(if_none_match, headers["ETag"]):
+        return Response(status_code=304, headers=headers)
+    response.headers.update(headers)
     return job_view(job, here.store)
 
 

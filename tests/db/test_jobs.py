@@ -98,6 +98,19 @@ def test_a_whole_life(store: Store, clock: Clock) -> None:
     assert done.version > seen.version > running.version > job.version
 
 
+def test_results_may_hold_what_json_lacks(store: Store) -> None:
+    job = new(store)
+    claimed(store)
+    best = samples.record(1e-3)
+    result = {"times": (1.0, float("inf")), "peak": float("nan")}
+    done = store.jobs.finish(job.id, "a", JobState.FAILED, result=result, best=best, error="\0")
+    assert done.result == {"times": [1.0, None], "peak": None}
+    assert (done.best_record_id, done.best_s) == (best.id, best.time_s)
+    assert (done.best_gflops, done.error) == (best.gflops, "\N{REPLACEMENT CHARACTER}")
+    (listed,) = store.jobs.list().items
+    assert (listed.id, listed.source, listed.result) == (job.id, {}, None)
+
+
 def test_only_the_owner_writes(store: Store) -> None:
     job = new(store)
     for act in (
@@ -200,7 +213,7 @@ def test_a_job_that_kills_its_workers_fails(store: Store) -> None:
         assert claimed(store).attempt == attempt
         (back,) = store.jobs.requeue_abandoned(lambda _: True)
     assert back.state is JobState.FAILED
-    assert "died 5 times" in back.error
+    assert "5 attempts" in back.error
 
 
 def test_idempotency_keys(store: Store, clock: Clock) -> None:

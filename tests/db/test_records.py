@@ -38,6 +38,14 @@ def test_nan_error_survives_json(store: Store) -> None:
     assert found is not None and math.isnan(found)
 
 
+def test_errors_of_crashed_kernels_may_be_any_text(store: Store) -> None:
+    record = samples.record(measurement=Measurement(Status.RUN_ERROR, error="a\0b \udcff é"))
+    store.add(record)
+    assert store.get(record.id).measurement.error == "a\N{REPLACEMENT CHARACTER}b ? é"
+    for method in (store.records, store.summaries):
+        assert method(workload="a\0").items == ()
+
+
 def test_a_record_keeps_its_own_program_and_peaks(store: Store) -> None:
     """Programs with one hash may name their axes differently, and its schedule speaks of those names."""
     renamed = replace(samples.WORKLOAD, name="mm", program={"name": "mm", "stages": []})

@@ -1,4 +1,4 @@
-"""A server process with the made-up tuner: python serve_fake.py URL PORT"""
+"""A server process with the made-up tuner: python serve_fake.py URL PORT TRIAL_SECONDS"""
 
 import sys
 from pathlib import Path
@@ -9,4 +9,6 @@ from fake_tuner import FakeTuner, artifact
 
 from tunesmith.service import Tools, serve
 
-serve("127.0.0.1", int(sys.argv[2]), sys.argv[1], tools=Tools(FakeTuner(trial_s=0.02), artifact))
+serve(
+    "127.0.0.1", int(sys.argv[2]), sys.argv[1], tools=Tools(FakeTuner(trial_s=float(sys.argv[3])), artifact)
+)

@@ -56,7 +56,9 @@ def test_large_bodies(service: Any) -> None:
         assert (answer.status_code, answer.json()["type"]) == (413, "urn:tunesmith:problem:body-too-large")
 
 
-@pytest.mark.parametrize("body", [b"", b"{", b"\xff", b"[" * 200_000, b'{"trials": NaN}', b"null"])
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b"\xff", b"[" * 200_000, b'{"seconds": NaN}', b"null", b'{"program": "\\ud800"}']
+)
 def test_bodies_that_are_no_json(service: Any, body: bytes) -> None:
     answer = service.http.post("/v1/jobs", content=body, headers={"Content-Type": "application/json"})
     assert answer.status_code in (400, 422)

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from tunesmith.db import DatabaseLocked
 from tunesmith.ir import TunesmithError
 
 TEXT = "def dense(x: f32[32, 16], w: f32[16, 8]):\n    return x @ w\n"
@@ -160,6 +161,7 @@ def test_lists(start: Any) -> None:
         service.http.post(f"/v1/jobs/{jobs[0]}:cancel")
         page = service.http.get("/v1/jobs", params={"limit": 2}).json()
         assert [job["id"] for job in page["items"]] == [jobs[2], jobs[1]]
+        assert "source" not in page["items"][0] and page["items"][0]["progress"]["trials_total"] == 8
         rest = service.http.get("/v1/jobs", params={"limit": 2, "cursor": page["next_cursor"]}).json()
         assert ([job["id"] for job in rest["items"]], rest["next_cursor"]) == ([jobs[0]], None)
         queued = service.http.get("/v1/jobs", params={"state": "queued"}).json()
@@ -218,6 +220,18 @@ def test_a_tuner_with_a_bug(service: Any, caplog: pytest.LogCaptureFixture) -> N
     assert "secret detail" in caplog.text
     service.tuner.fault = None
     assert service.ended(service.submit())["state"] == "succeeded", "the worker goes on"
+
+
+def test_a_database_out_of_reach_is_not_the_job_s_fault(
+    service: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    service.tuner.fault = DatabaseLocked("x.db is locked")
+    job = service.submit()
+    service.wait(job, lambda _: service.tuner.calls and "out of reach" in caplog.text)
+    service.tuner.fault = None
+    assert service.http.get(f"/v1/jobs/{job}").json()["state"] == "running"
+    service.store.jobs.requeue_abandoned(lambda _: True)
+    assert service.ended(job)["state"] == "succeeded"
 
 
 def test_no_candidate_works(service: Any) -> None:

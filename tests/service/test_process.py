@@ -20,9 +20,11 @@ from tunesmith.service import Tools, serve
 
 
 @contextlib.contextmanager
-def server(url: str) -> Iterator[tuple[subprocess.Popen[str], httpx.Client]]:
+def server(url: str, trial_s: float = 0.02) -> Iterator[tuple[subprocess.Popen[str], httpx.Client]]:
     script = str(Path(__file__).with_name("serve_fake.py"))
-    with subprocess.Popen([sys.executable, script, url, "0"], stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        [sys.executable, script, url, "0", str(trial_s)], stderr=subprocess.PIPE, text=True
+    ) as process:
         assert process.stderr
         try:
             lines = iter(process.stderr.readline, "")
@@ -69,6 +71,20 @@ def test_killed_and_stopped_and_finished(tmp_path: Path) -> None:
         assert done["progress"]["measured"] == 60
     with open_store(url) as store:
         assert sorted(records_of(store, job)) == list(range(60))
+
+
+def test_the_second_interrupt_does_not_wait(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/test.db"
+    with server(url, trial_s=60) as (process, http):
+        job = http.post("/v1/jobs", json={"operator": "matmul(64,64,64)"}).json()["id"]
+        until(lambda: http.get(f"/v1/jobs/{job}").json(), lambda j: j["state"] == "running")
+        process.send_signal(signal.SIGINT)
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.5)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(5) == 130
+    with open_store(url) as store:
+        assert store.jobs.get(job).state == "running", "the next start finds its process dead"
 
 
 def records_of(store: Store, job: str) -> list[int]:
