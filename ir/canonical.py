@@ -114,20 +114,28 @@ def _canonical_stage(s: Stage, keys: Mapping[str, str], writer: "_Writer") -> tu
 
 
 def _orders(body: Expr, axes: tuple[Axis, ...], writer: "_Writer") -> Iterator[tuple[Axis, ...]]:
-    """Orders of the reduce axes: by their role in the body; where roles are alike, every order."""
+    """Orders of the reduce axes: those of near memory last, then by their role in the body; where roles are
+    alike, every order."""
 
-    def role(axis: Axis) -> str:
+    def role(axis: Axis) -> tuple[int, str]:
         marks = {a.name: var("?" if a != axis else "*") for a in axes}
-        return f"{writer.extents([axis.extent])} {writer.ordered(substitute(body, marks))[1]}"
+        text = f"{writer.extents([axis.extent])} {writer.ordered(substitute(body, marks))[1]}"
+        return -_distance(body, axis.name), text
 
     if len(axes) < 2:
         yield axes
         return
-    roles = sorted(((role(a), n) for n, a in enumerate(axes)))
+    roles = sorted((role(a), n) for n, a in enumerate(axes))
     groups = [[axes[n] for _, n in group] for _, group in itertools.groupby(roles, key=lambda r: r[0])]
     choices = itertools.product(*(itertools.permutations(g) for g in groups))
     for choice in itertools.islice(choices, _MAX_ORDERS):
         yield tuple(a for group in choice for a in group)
+
+
+def _distance(body: Expr, axis: str) -> int:
+    """How many dimensions from the last the axis moves an index, in the load where that is fewest."""
+    places = (n for load in loads(body) for n, i in enumerate(reversed(load.index)) if i.coefficient(axis))
+    return min(places, default=0)
 
 
 def _normal(e: Expr, ranges: Mapping[str, Range], conds: tuple[Affine, ...] = ()) -> Expr:
