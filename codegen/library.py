@@ -46,8 +46,8 @@ def header_text(nest: LoopNest, name: str) -> str:
     extra = ""
     if packed:
         extra = (
-            f"\n/* Constant operands can be packed once: {name}_pack fills {name}_packed_bytes() bytes, aligned to"
-            f"\n * 64, from them; {name}_packed then takes those bytes with each call. */\n"
+            f"\n/* Constant operands can be packed once: {name}_pack fills {name}_packed_bytes() bytes,"
+            f"\n * aligned to 64, from them; {name}_packed then takes those bytes with each call. */\n"
             f"size_t {name}_packed_bytes(void);\n"
             f"void {name}_pack({args}, void *packed);\n"
             f"int {name}_packed({args}, const void *packed);\n"

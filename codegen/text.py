@@ -9,7 +9,7 @@ from tunesmith.ir.dtypes import DType
 
 __all__ = ["Function", "Text", "Value", "scalar_type", "vector_type"]
 
-Text = list["str | Text"]  # type: ignore[misc]
+Text = list["str | Text"]
 """Lines and nested insertion points, flattened in the end."""
 
 _TYPES = {DType.F32: "float", DType.F64: "double"}

@@ -1,0 +1,140 @@
+"""Where code is being emitted: the variables, loops, lanes and buffers of one function."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from tunesmith.codegen.text import Function, Text
+from tunesmith.ir.affine import Affine, constant
+from tunesmith.ir.loopnest import Buffer, Role
+
+__all__ = ["Context", "Lane", "Level", "Slot", "alignment"]
+
+
+@dataclass
+class Level:
+    """A loop body: where hoisted instructions go, and what has been hoisted there."""
+
+    head: Text
+    memo: dict[object, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """Where a buffer is: its pointer, layout and whether this function writes it."""
+
+    buffer: Buffer
+    pointer: str
+    align: int
+    written: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """The vectorized loop around the code: its variable and extent."""
+
+    var: str
+    lanes: int
+
+
+def alignment(b: Buffer) -> int:
+    """Bytes that the start of a buffer is aligned to."""
+    return 64 if b.role in (Role.PACKED, Role.TEMP, Role.LOCAL) else b.dtype.size_bytes
+
+
+class Context:
+    """``vars`` maps loop variables to SSA names, or to ints while their loop is unrolled; ``depth`` to the
+    level (index into ``levels``) at which they get their value. ``mask`` is a vector of i1, None when every
+    lane is on; there is none without a ``lane``.
+    """
+
+    def __init__(self, slots: Mapping[str, Slot]) -> None:
+        self.f = Function()
+        self.entry: Text = []
+        self.slots = dict(slots)
+        self.vars: dict[str, str | int] = {}
+        self.depth: dict[str, int] = {}
+        self.levels = [Level(self.entry)]
+        self.lane: Lane | None = None
+        self.mask: str | None = None
+
+    # -- where ------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def block(self) -> Iterator[None]:
+        """Values computed inside are not known outside; what was read before may be overwritten inside."""
+        self.f.memo.append({})
+        yield
+        self.f.memo.pop()
+        self.forget_written()
+
+    @contextmanager
+    def variable(self, name: str, value: str) -> Iterator[None]:
+        """A block in which a variable has a value: what depends on it is hoisted to here, not above."""
+        hoisted: Text = []
+        self.f.out.append(hoisted)
+        self.levels.append(Level(hoisted))
+        self.vars[name], self.depth[name] = value, len(self.levels) - 1
+        with self.block():
+            yield
+        self.levels.pop()
+        del self.vars[name]
+
+    @contextmanager
+    def lanes(self, lane: Lane | None, mask: str | None) -> Iterator[None]:
+        """Code for these lanes, under this mask."""
+        outer = self.lane, self.mask
+        self.lane, self.mask = lane, mask
+        yield
+        self.lane, self.mask = outer
+
+    @contextmanager
+    def hoisting(self, level: Level) -> Iterator[None]:
+        """Instructions go to the head of a level."""
+        here, self.f.out = self.f.out, level.head
+        yield
+        self.f.out = here
+
+    def level_of(self, form: Affine) -> Level:
+        """The innermost loop that the form depends on, the lane apart."""
+        lane = self.lane.var if self.lane else None
+        return self.levels[max((self.depth[n] for n in form.names if n != lane), default=0)]
+
+    # -- integers ---------------------------------------------------------------------------------------
+
+    def resolved(self, form: Affine) -> Affine:
+        """The form with the variables of unrolled loops replaced by their values."""
+        known = {n: constant(v) for n in form.names if isinstance(v := self.vars.get(n), int)}
+        return form.substitute(known)
+
+    def depends_on_lane(self, form: Affine) -> bool:
+        return self.lane is not None and form.coefficient(self.lane.var) != 0
+
+    def integer(self, form: Affine) -> str:
+        """An affine form as an i64, with the lane variable left out."""
+        total = ""
+        for name, c in form.terms:
+            if self.lane is not None and name == self.lane.var:
+                continue
+            known = self.vars[name]
+            value = str(known) if c == 1 else self.f.emit(f"mul nsw i64 {known}, {c}")
+            total = self.f.emit(f"add nsw i64 {total}, {value}") if total else value
+        if not total:
+            return str(form.const)
+        return self.f.emit(f"add nsw i64 {total}, {form.const}") if form.const else total
+
+    def minimum(self, a: str, b: str) -> str:
+        return self.f.emit(f"call i64 @llvm.smin.i64(i64 {a}, i64 {b})")
+
+    # -- what is known of memory --------------------------------------------------------------------------
+
+    def forget(self, slot: Slot) -> None:
+        """Drop what was loaded from a buffer that is being written."""
+        table = self.f.memo[-1]
+        for key in [k for k in table if isinstance(k, tuple) and k[:2] == ("mutable", slot.pointer)]:
+            del table[key]
+
+    def forget_written(self) -> None:
+        table = self.f.memo[-1]
+        for key in [k for k in table if isinstance(k, tuple) and k[0] == "mutable"]:
+            del table[key]

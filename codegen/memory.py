@@ -1,0 +1,225 @@
+"""Addresses, loads and stores, of one element or of a vector of lanes.
+
+Address arithmetic is emitted once, at the loop whose variable it depends on; loads of operands that nothing
+writes are emitted once a block. Under a mask, memory of lanes that are off is not touched, except in local
+buffers, which are large enough for every lane.
+"""
+
+from tunesmith.codegen.context import Context, Level, Slot, alignment
+from tunesmith.codegen.text import Value, scalar_type, vector_type
+from tunesmith.codegen.vecmath import Math
+from tunesmith.ir.affine import Affine, constant
+from tunesmith.ir.loopnest import Buffer, Role
+
+__all__ = ["Memory"]
+
+_OWN_SLOT_BYTES = 8192  # local buffers up to this size get a slot a use, so that SROA can dissolve each
+
+
+class Memory:
+    def __init__(self, context: Context) -> None:
+        self.at = context
+        self.f = context.f
+        self.shared: dict[str, tuple[str, int, int]] = {}
+
+    def local(self, b: Buffer) -> Slot:
+        """Stack space for a local buffer; large ones of one name share theirs."""
+        kind = f"[{b.elements} x {scalar_type(b.dtype)}]"
+        entry = self.at.entry
+        if b.size_bytes <= _OWN_SLOT_BYTES:
+            pointer = f"%a{next(self.f.numbers)}"
+            entry.append(f"  {pointer} = alloca {kind}, align 64")
+        else:
+            pointer, size, line = self.shared.get(b.name, (f"%a{next(self.f.numbers)}", 0, len(entry)))
+            if size == 0:
+                entry.append("")
+            if b.size_bytes > size:
+                entry[line] = f"  {pointer} = alloca {kind}, align 64"
+            self.shared[b.name] = (pointer, max(size, b.size_bytes), line)
+        return Slot(b, pointer, alignment(b), True)
+
+    def lane_stride(self, slot: Slot, index: tuple[Affine, ...]) -> int:
+        """Elements between neighbouring lanes; 0 outside of a vectorized loop."""
+        return self._flat(slot, index).coefficient(self.at.lane.var) if self.at.lane else 0
+
+    # -- loads --------------------------------------------------------------------------------------------
+
+    def read(self, slot: Slot, index: tuple[Affine, ...]) -> Value:
+        flat, lane = self._flat(slot, index), self.at.lane
+        lanes = lane.lanes if lane else 0
+        stride = flat.coefficient(lane.var) if lane else 0
+        kind = "mutable" if slot.written else "load"
+        key = (kind, slot.pointer, flat, lanes if stride else 0, self.at.mask if stride else None)
+        known = self.f.memo[-1].get(key) if slot.written else self.f.recall(key)
+        if known is not None:
+            return known
+        if not stride:
+            value = self._load_scalar(slot, flat)
+        elif stride == 1:
+            value = self._load_vector(slot, flat, lanes)
+        else:
+            value = self._gather(slot, flat, stride, lanes)
+        return self.f.remember(key, value)
+
+    def _load_scalar(self, slot: Slot, flat: Affine) -> Value:
+        element = scalar_type(slot.buffer.dtype)
+        align = slot.buffer.dtype.size_bytes
+        return Value(self.f.emit(f"load {element}, ptr {self._pointer(slot, flat)}, align {align}"))
+
+    def _load_vector(self, slot: Slot, flat: Affine, lanes: int) -> Value:
+        dtype = slot.buffer.dtype
+        kind, pointer = vector_type(dtype, lanes), self._pointer(slot, flat)
+        mask = self._mask(slot)
+        if mask is None:
+            return Value(self.f.emit(f"load {kind}, ptr {pointer}, align {dtype.size_bytes}"), lanes)
+        zero = self.f.float_constant(0.0, dtype, lanes).name
+        call = (
+            f"call {kind} @llvm.masked.load.v{lanes}f{dtype.bits}.p0(ptr {pointer}, i32 {dtype.size_bytes}, "
+            f"<{lanes} x i1> {mask}, {kind} {zero})"
+        )
+        return Value(self.f.emit(call), lanes)
+
+    def _gather(self, slot: Slot, flat: Affine, stride: int, lanes: int) -> Value:
+        """Scalar loads joined into a vector; under a mask, lanes that are off load nothing."""
+        dtype = slot.buffer.dtype
+        kind, element, align = vector_type(dtype, lanes), scalar_type(dtype), dtype.size_bytes
+        mask = self._mask(slot)
+        if mask is not None:
+            pointers = self._lane_pointers(slot, flat, stride, lanes)
+            zero = self.f.float_constant(0.0, dtype, lanes).name
+            call = (
+                f"call {kind} @llvm.masked.gather.v{lanes}f{dtype.bits}.v{lanes}p0("
+                f"<{lanes} x ptr> {pointers}, i32 {align}, <{lanes} x i1> {mask}, {kind} {zero})"
+            )
+            return Value(self.f.emit(call), lanes)
+        joined = "poison"
+        for i in range(lanes):
+            pointer = self._pointer(slot, flat + i * stride)
+            one = self.f.emit(f"load {element}, ptr {pointer}, align {align}")
+            joined = self.f.emit(f"insertelement {kind} {joined}, {element} {one}, i64 {i}")
+        return Value(joined, lanes)
+
+    def _mask(self, slot: Slot) -> str | None:
+        return None if slot.buffer.role is Role.LOCAL else self.at.mask
+
+    # -- stores -------------------------------------------------------------------------------------------
+
+    def write(self, slot: Slot, index: tuple[Affine, ...], value: Value, stream: bool = False) -> None:
+        """``stream``: past the caches, where the place is known to be aligned to whole vectors."""
+        flat, lane = self._flat(slot, index), self.at.lane
+        self.at.forget(slot)
+        if lane is None or not flat.coefficient(lane.var):
+            return self._store_scalar(slot, flat, value)
+        dtype, mask = slot.buffer.dtype, self._mask(slot)
+        value = self.f.splat(value, lane.lanes, dtype)
+        if mask is None and self.at.mask is not None:  # a local buffer keeps the lanes that are off
+            old = self.read(slot, index)
+            kept = Math(self.f, dtype, lane.lanes).select(self.at.mask, value.name, old.name)
+            value = Value(kept, lane.lanes)
+            self.at.forget(slot)
+        stride = flat.coefficient(lane.var)
+        if stride == 1:
+            self._store_vector(slot, flat, value, mask, stream)
+        elif mask is not None:
+            self._scatter_masked(slot, flat, stride, value, mask)
+        else:
+            self._scatter(slot, flat, stride, value)
+        return None
+
+    def _store_scalar(self, slot: Slot, flat: Affine, value: Value) -> None:
+        if value.lanes:
+            raise AssertionError("a vector is stored to one element")
+        dtype, pointer = slot.buffer.dtype, self._pointer(slot, flat)
+        self.f.line(f"store {scalar_type(dtype)} {value.name}, ptr {pointer}, align {dtype.size_bytes}")
+
+    def _store_vector(self, slot: Slot, flat: Affine, value: Value, mask: str | None, stream: bool) -> None:
+        dtype, lanes, pointer = slot.buffer.dtype, value.lanes, self._pointer(slot, flat)
+        kind, align = vector_type(dtype, lanes), dtype.size_bytes
+        if mask is not None:
+            self.f.line(
+                f"call void @llvm.masked.store.v{lanes}f{dtype.bits}.p0({kind} {value.name}, "
+                f"ptr {pointer}, i32 {align}, <{lanes} x i1> {mask})"
+            )
+            return
+        hint = ""
+        if stream and self._is_aligned(flat, lanes):
+            align, hint = min(lanes * align, 64), ", !nontemporal !0"
+        self.f.line(f"store {kind} {value.name}, ptr {pointer}, align {align}{hint}")
+
+    def _is_aligned(self, flat: Affine, lanes: int) -> bool:
+        assert self.at.lane is not None
+        others = (c for n, c in flat.terms if n != self.at.lane.var)
+        return all(c % lanes == 0 for c in (*others, flat.const))
+
+    def _scatter_masked(self, slot: Slot, flat: Affine, stride: int, value: Value, mask: str) -> None:
+        dtype, lanes = slot.buffer.dtype, value.lanes
+        pointers = self._lane_pointers(slot, flat, stride, lanes)
+        self.f.line(
+            f"call void @llvm.masked.scatter.v{lanes}f{dtype.bits}.v{lanes}p0("
+            f"{vector_type(dtype, lanes)} {value.name}, <{lanes} x ptr> {pointers}, "
+            f"i32 {dtype.size_bytes}, <{lanes} x i1> {mask})"
+        )
+
+    def _scatter(self, slot: Slot, flat: Affine, stride: int, value: Value) -> None:
+        dtype = slot.buffer.dtype
+        kind, element, align = vector_type(dtype, value.lanes), scalar_type(dtype), dtype.size_bytes
+        for i in range(value.lanes):
+            one = self.f.emit(f"extractelement {kind} {value.name}, i64 {i}")
+            pointer = self._pointer(slot, flat + i * stride)
+            self.f.line(f"store {element} {one}, ptr {pointer}, align {align}")
+
+    # -- addresses ----------------------------------------------------------------------------------------
+
+    def _flat(self, slot: Slot, index: tuple[Affine, ...]) -> Affine:
+        """Elements from the start of the buffer."""
+        total = constant(0)
+        for i, stride in zip(index, slot.buffer.strides, strict=True):
+            total = total + i * stride
+        return self.at.resolved(total)
+
+    def _lane_pointers(self, slot: Slot, flat: Affine, stride: int, lanes: int) -> str:
+        offsets = ", ".join(f"i64 {i * stride}" for i in range(lanes))
+        element = scalar_type(slot.buffer.dtype)
+        base = self._pointer(slot, flat)
+        return self.f.emit(f"getelementptr inbounds {element}, ptr {base}, <{lanes} x i64> <{offsets}>")
+
+    def _pointer(self, slot: Slot, flat: Affine) -> str:
+        """Address of an element, the lane variable taken as 0; parts hoisted to the loops they depend on."""
+        by_level: dict[int, list[tuple[str, int]]] = {}
+        lane = self.at.lane.var if self.at.lane else None
+        for name, c in flat.terms:
+            if name != lane:
+                by_level.setdefault(self.at.depth[name], []).append((name, c))
+        pointer = slot.pointer
+        element = scalar_type(slot.buffer.dtype)
+        for depth in sorted(by_level):
+            level, terms = self.at.levels[depth], by_level[depth]
+            key = (pointer, tuple(terms))
+            if key not in level.memo:
+                offset = self._sum(level, terms)
+                name = self.f.name()
+                level.head.append(f"  {name} = getelementptr inbounds {element}, ptr {pointer}, i64 {offset}")
+                level.memo[key] = name
+            pointer = level.memo[key]
+        if not flat.const:
+            return pointer
+        at = ("at", pointer, flat.const)
+        if (known := self.f.recall(at)) is None:
+            name = self.f.emit(f"getelementptr inbounds {element}, ptr {pointer}, i64 {flat.const}")
+            known = self.f.remember(at, Value(name))
+        return known.name
+
+    def _sum(self, level: Level, terms: list[tuple[str, int]]) -> str:
+        total = ""
+        for name, c in terms:
+            value = str(self.at.vars[name])
+            if c != 1:
+                product = self.f.name()
+                level.head.append(f"  {product} = mul nsw i64 {value}, {c}")
+                value = product
+            if total:
+                joined = self.f.name()
+                level.head.append(f"  {joined} = add nsw i64 {total}, {value}")
+                value = joined
+            total = value
+        return total

@@ -1,0 +1,228 @@
+"""Statements of one function: unrolled loops are expanded, the vectorized loop becomes vector values."""
+
+from collections.abc import Callable
+
+from tunesmith.codegen.conditions import Conditions
+from tunesmith.codegen.context import Context, Lane
+from tunesmith.codegen.memory import Memory
+from tunesmith.codegen.text import Text
+from tunesmith.codegen.values import Values
+from tunesmith.ir.loopnest import (
+    Alloc,
+    For,
+    If,
+    Let,
+    LetOp,
+    LoopKind,
+    Stmt,
+    Store,
+    Update,
+    walk_statements,
+)
+
+__all__ = ["CodeTooLarge", "Statements"]
+
+
+class CodeTooLarge(Exception):
+    """Unrolling would give more instructions than the limit."""
+
+
+class Statements:
+    """``outline`` makes a function of a parallel loop's body and tells its name; without it they are serial.
+
+    Raises CodeTooLarge after ``limit`` statements.
+    """
+
+    def __init__(
+        self, context: Context, threads: int, limit: int, outline: Callable[[For], str] | None
+    ) -> None:
+        self.at = context
+        self.f = context.f
+        self.memory = Memory(context)
+        self.values = Values(context, self.memory)
+        self.threads = threads
+        self.limit = limit
+        self.outline = outline
+        self.streaming = False
+        self.emitted = 0
+
+    def emit(self, stmts: tuple[Stmt, ...]) -> None:
+        for s in stmts:
+            match s:
+                case For() if len(self.at.levels) == 1 and s.kind is not LoopKind.PARALLEL:
+                    self._twice_if_streamed(s, self._for)
+                case For():
+                    self._for(s)
+                case Let():
+                    self._let(s)
+                case If():
+                    self._if(s)
+                case Alloc():
+                    self._alloc(s)
+                case Store():
+                    self._store(s)
+                case Update():
+                    self._update(s)
+
+    def _count(self) -> None:
+        self.emitted += 1
+        if self.emitted > self.limit:
+            raise CodeTooLarge(f"more than {self.limit} statements after unrolling")
+
+    # -- loops --------------------------------------------------------------------------------------------
+
+    def _for(self, s: For) -> None:
+        if s.extent <= 0:
+            return
+        match s.kind:
+            case LoopKind.UNROLL:
+                for i in range(s.extent):
+                    self.at.vars[s.var] = i
+                    self.emit(s.body)
+            case LoopKind.VECTOR if s.extent > 1:
+                with self.at.lanes(Lane(s.var, s.extent), None):
+                    self.emit(s.body)
+            case LoopKind.PARALLEL if self.outline is not None and len(self.at.levels) == 1:
+                name = self.outline(s)
+                self.f.line(f"call void @GOMP_parallel(ptr @{name}, ptr %buffers, i32 {self.threads}, i32 0)")
+                self.at.forget_written()
+            case LoopKind.VECTOR:
+                self.at.vars[s.var] = 0
+                self.emit(s.body)
+            case _:
+                self._serial(s)
+
+    def _serial(self, s: For) -> None:
+        extent = str(s.extent)
+        for limit in s.limits:
+            extent = self.at.minimum(extent, self.at.integer(limit))
+        self._loop(s, "0", extent, may_be_empty=bool(s.limits))
+
+    def chunk(self, s: For) -> None:
+        """This thread's share of a parallel loop: iterations id*n/threads up to (id+1)*n/threads."""
+        self._twice_if_streamed(s, self._chunk)
+
+    def _chunk(self, s: For) -> None:
+        f = self.f
+        thread = f.emit(f"zext i32 {f.emit('call i32 @omp_get_thread_num()')} to i64")
+        threads = f.emit(f"zext i32 {f.emit('call i32 @omp_get_num_threads()')} to i64")
+        ends = []
+        for n in (thread, f.emit(f"add i64 {thread}, 1")):
+            product = f.emit(f"mul i64 {n}, {s.extent}")
+            ends.append(f.emit(f"udiv i64 {product}, {threads}"))
+        self._loop(s, ends[0], ends[1], may_be_empty=True)
+
+    def _loop(self, s: For, start: str, end: str, may_be_empty: bool) -> None:
+        f = self.f
+        head, done = f.fresh_label("loop"), f.fresh_label("done")
+        if may_be_empty:
+            some = f.emit(f"icmp slt i64 {start}, {end}")
+            f.line(f"br i1 {some}, label %{head}, label %{done}")
+        else:
+            f.branch(head)
+        before, i, following = f.label, f.name(), f.name()
+        f.start(head)
+        phi: Text = []
+        f.out.append(phi)
+        with self.at.variable(s.var, i):
+            self.emit(s.body)
+        phi.append(f"  {i} = phi i64 [ {start}, %{before} ], [ {following}, %{f.label} ]")
+        f.line(f"{following} = add nuw nsw i64 {i}, 1")
+        more = f.emit(f"icmp slt i64 {following}, {end}")
+        f.line(f"br i1 {more}, label %{head}, label %{done}")
+        f.start(done)
+
+    def _twice_if_streamed(self, s: For, emit: Callable[[For], None]) -> None:
+        """Code with streamed stores comes twice: they need aligned results, which are known at run time."""
+        streamed = {x.buffer for x in walk_statements((s,)) if isinstance(x, Store) and x.stream}
+        if not streamed or self.streaming:
+            return emit(s)
+        f, joined = self.f, ""
+        for name in sorted(streamed):
+            address = f.emit(f"ptrtoint ptr {self.at.slots[name].pointer} to i64")
+            joined = f.emit(f"or i64 {joined}, {address}") if joined else address
+        low = f.emit(f"and i64 {joined}, 63")
+        aligned = f.emit(f"icmp eq i64 {low}, 0")
+        then, orelse, done = (f.fresh_label(x) for x in ("aligned", "unaligned", "endif"))
+        f.line(f"br i1 {aligned}, label %{then}, label %{orelse}")
+        for label in (then, orelse):
+            f.start(label)
+            self.streaming = label == then
+            with self.at.block():
+                emit(s)
+            if self.streaming:
+                f.line("fence seq_cst")  # streamed stores are not ordered with others by themselves
+            self.streaming = False
+            f.branch(done)
+        f.start(done)
+        return None
+
+    # -- what stands in loops -----------------------------------------------------------------------------
+
+    def _let(self, s: Let) -> None:
+        value = self.at.integer(s.value)
+        if s.op is LetOp.MIN:
+            name = self.at.minimum(value, str(s.operand))
+        else:
+            name = self.f.emit(f"{'udiv' if s.op is LetOp.DIV else 'urem'} i64 {value}, {s.operand}")
+        with self.at.variable(s.var, name):
+            self.emit(s.body)
+
+    def _if(self, s: If) -> None:
+        conds = Conditions(self.at, s.conds)
+        if conds.never:
+            return self.emit(s.orelse)
+        if conds.always:
+            return self.emit(s.then)
+        if conds.lane and s.orelse:
+            raise AssertionError("a condition on lanes has no other branch")
+        if not conds.plain:
+            return self._masked(conds, s.then)
+        f = self.f
+        then, orelse, done = f.fresh_label("then"), f.fresh_label("else"), f.fresh_label("endif")
+        f.line(f"br i1 {conds.truth()}, label %{then}, label %{orelse if s.orelse else done}")
+        f.start(then)
+        with self.at.block():
+            self._masked(conds, s.then) if conds.lane else self.emit(s.then)
+        f.branch(done)
+        if s.orelse:
+            f.start(orelse)
+            with self.at.block():
+                self.emit(s.orelse)
+            f.branch(done)
+        f.start(done)
+        return None
+
+    def _masked(self, conds: Conditions, then: tuple[Stmt, ...]) -> None:
+        with self.at.lanes(self.at.lane, conds.within(self.at.mask, conds.mask())):
+            self.emit(then)
+
+    def _alloc(self, s: Alloc) -> None:
+        outer = self.at.slots.get(s.buffer.name)
+        self.at.slots[s.buffer.name] = self.memory.local(s.buffer)
+        self.emit(s.body)
+        if outer is None:
+            del self.at.slots[s.buffer.name]
+        else:
+            self.at.slots[s.buffer.name] = outer
+
+    def _store(self, s: Store) -> None:
+        self._count()
+        slot = self.at.slots[s.buffer]
+        value = self.values.expression(s.value, slot.buffer.dtype)
+        self.memory.write(slot, s.index, value, stream=s.stream and self.streaming)
+
+    def _update(self, s: Update) -> None:
+        self._count()
+        slot = self.at.slots[s.buffer]
+        dtype, lane = slot.buffer.dtype, self.at.lane
+        if lane is None or self.memory.lane_stride(slot, s.index):
+            old = self.memory.read(slot, s.index)
+            self.memory.write(slot, s.index, self.values.accumulate(s.reducer, old, s.value, dtype))
+            return
+        joined = self.values.across_lanes(s.reducer, s.value, dtype)
+        with self.at.lanes(None, None):
+            self.at.vars[lane.var] = 0
+            old = self.memory.read(slot, s.index)
+            self.memory.write(slot, s.index, self.values.join(s.reducer, old, joined, dtype))
+            del self.at.vars[lane.var]
