@@ -10,6 +10,7 @@ from tunesmith.codegen import llvm
 from tunesmith.codegen.binary import PREPARE, REPEAT, RUN
 from tunesmith.codegen.builder import ir_text
 from tunesmith.ir.dtypes import DType
+from tunesmith.ir.errors import TunesmithError
 from tunesmith.ir.loopnest import Buffer, LoopNest, Role
 from tunesmith.records import Target
 
@@ -18,7 +19,7 @@ __all__ = ["LinkError", "header_text", "library_ir", "link_library"]
 _C_TYPES = {DType.F32: "float", DType.F64: "double"}
 
 
-class LinkError(Exception):
+class LinkError(TunesmithError):
     """The host's C compiler is missing or refused to link; the message says which."""
 
 

@@ -15,6 +15,8 @@ from typing import Any
 import llvmlite
 import llvmlite.binding as llvm
 
+from tunesmith.ir.errors import TunesmithError
+
 __all__ = [
     "PASSES",
     "BuildError",
@@ -49,7 +51,7 @@ _PASS_METHODS = {
 _HARD_FLOAT_ABI = {"riscv64": "lp64d", "riscv32": "ilp32d"}
 
 
-class BuildError(Exception):
+class BuildError(TunesmithError):
     """LLVM refused the text, the target or the object code; the message is LLVM's."""
 
 

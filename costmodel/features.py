@@ -50,7 +50,10 @@ def features(program: Program, sketch: Sketch, population: NDArray[np.int64], ta
     prior = times.sum(axis=0)
     main = int(np.argmax(np.median(times, axis=1)))
     columns = [np.log(prior)]
-    columns += [_relative(sum(_terms(c)[i] for c in costs), prior) for i in range(len(_TERMS) + len(_LEVELS))]
+    columns += [
+        _relative(np.sum([np.broadcast_to(_terms(c)[i], count) for c in costs], axis=0), prior)
+        for i in range(len(_TERMS) + len(_LEVELS))
+    ]
     columns += [_relative(t, prior) for t in _terms(costs[main])]
     columns += [np.log1p(getattr(costs[main], f)) for f in _FIGURES]
     columns += [

@@ -48,12 +48,14 @@ class StageCost:
 
     @property
     def ports(self) -> Array:
-        worst = np.maximum.reduce([self.arithmetic, self.loads + self.spills, self.stores, self.latency])
+        terms = [self.arithmetic, self.loads + self.spills, self.stores, self.latency]
+        worst: Array = np.maximum.reduce(terms)
         return worst + self.overhead
 
     @property
     def memory(self) -> Array:
-        return np.maximum.reduce(self.levels)
+        worst: Array = np.maximum.reduce(self.levels)
+        return worst
 
     @property
     def time(self) -> Array:
@@ -292,7 +294,8 @@ def _occupied(access: Access, lines: _Lines, way_bytes: int) -> Array:
 def _outermost_fit(totals: Array, capacity: float) -> NDArray[np.int64]:
     """The least depth whose insides fit; the depth of the body if nothing does."""
     holds = np.logical_and.accumulate(totals[::-1] <= capacity, axis=0)
-    return np.maximum(len(totals) - 1 - np.maximum(holds.sum(axis=0) - 1, 0), 0)
+    depth: NDArray[np.int64] = len(totals) - 1 - np.maximum(holds.sum(axis=0) - 1, 0)
+    return depth
 
 
 def _traffic(

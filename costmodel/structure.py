@@ -174,7 +174,8 @@ class _Shaper:
         readers = [(r, x) for r in self.program.consumers(producer.name) for x in loads(r.body)]
         readers = [(r, x) for r, x in readers if x.tensor == producer.name]
         for d in range(len(producer.axes)):
-            width, steps = self.ones, {}
+            width = self.ones
+            steps: dict[str, Array] = {}
             offsets = [x.index[d].const for _, x in readers]
             for reader, load in readers:
                 w, steps = self._span(reader, load, d, opened)
@@ -184,7 +185,8 @@ class _Shaper:
 
     def _span(self, reader: Stage, load: Load, d: int, opened: set[str]) -> tuple[Array, dict[str, Array]]:
         frame = self.frame(reader.name)
-        width, steps = self.ones, {}
+        width = self.ones
+        steps: dict[str, Array] = {}
         extents = {x.name: x.extent for x in frame.loops}
         for axis, c in load.index[d].terms:
             for loop, step in frame.axis_steps[axis].items():

@@ -2,5 +2,6 @@
 
 from tunesmith.frontend.calls import operator, operator_text
 from tunesmith.frontend.operators import OPERATORS
+from tunesmith.frontend.ops import ops
 
-__all__ = ["OPERATORS", "operator", "operator_text"]
+__all__ = ["OPERATORS", "operator", "operator_text", "ops"]

@@ -10,10 +10,10 @@ class SearchConfig:
     """``population``: fresh candidates ranked a round, over all sketches; ``parents`` a sketch live on, and
     the ``bred`` most promising sketches evolve.
 
-    ``explore``: share of a batch drawn at random with odds (best / predicted seconds) ** ``greed``; more until
-    ``descend_after`` candidates are measured. From then on ``descend_share`` of each batch comes from the
-    neighbourhood of the best ``descend_from`` (coordinate descent, as in Droplet: M. Canesche et al., arXiv
-    2406.20037).
+    ``explore``: share of a batch drawn at random with odds (best / predicted seconds) ** ``greed``; more
+    until ``descend_after`` candidates are measured. From then on ``descend_share`` of each batch comes from
+    the neighbourhood of the best ``descend_from`` (coordinate descent, as in Droplet: M. Canesche et al.,
+    arXiv 2406.20037).
     """
 
     population: int = 2048

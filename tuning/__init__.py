@@ -28,7 +28,8 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Event": "types", "Observer": "types", "StoppedBy": "types", "TuneOptions": "types", "TuneResult": "types",
+    "Event": "types", "Observer": "types", "StoppedBy": "types",
+    "TuneOptions": "types", "TuneResult": "types",
     "Kernel": "kernel", "KernelFunction": "api", "kernel": "api", "load": "api",
     "artifact": "artifacts", "describe": "artifacts", "tune": "tuner", "workload_of": "workload",
 }  # fmt: skip

@@ -23,7 +23,7 @@ __all__ = ["KernelFunction", "kernel", "load", "tune"]
 class KernelFunction:
     """What ``@kernel`` makes of a function in the expression language: a program that can be called.
 
-    The first call loads the best known schedule; ``tune`` searches for a better one and takes it from then on.
+    The first call loads the best known schedule; ``tune`` searches for a better one, which then is used.
     """
 
     def __init__(self, program: Program) -> None:

@@ -8,7 +8,7 @@ trials: with the same seed, records and measurements, the same candidates come.
 
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol as Interface
 
@@ -51,7 +51,7 @@ class Store(Interface):
     def add_target(self, target: Target) -> None: ...
     def add(self, record: Record) -> bool: ...
     def history(self, workload_hash: str, fingerprint: str) -> list[Record]: ...
-    def set_race(self, times_s: dict[str, float]) -> None: ...
+    def set_race(self, times_s: Mapping[str, float], *, job_id: str | None = None) -> None: ...
 
 
 def tune(
@@ -308,7 +308,7 @@ class _Run:
             self._emit("race", message=f"{winner} fails on other inputs: {checked.error}")
             del times[winner]
         if times:
-            self.store.set_race(times)
+            self.store.set_race(times, job_id=self.job_id)
             self.state.best = _as_raced(by_id[winner], raced[winner])
         untuned = self.state.untuned
         if untuned is None:

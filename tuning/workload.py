@@ -20,7 +20,7 @@ __all__ = ["versions", "workload_of"]
 def workload_of(program: Program) -> tuple[Workload, Program]:
     """The workload of a program and its canonical form, whose names schedules refer to.
 
-    The workload keeps the program as it was written, for its names; ``canonical`` leads from one to the other.
+    The workload keeps the program as it was written, for its names; ``canonical`` leads to the other.
     """
     form = canonical(program)
     workload = Workload(
