@@ -71,8 +71,9 @@ class Indexed(Elementwise[Expr]):
         self.closed = True
 
     def _declare_spatial(self, node: ast.Name) -> str:
-        if node.id in self.builder.tensors:
-            self.source.fail(node, f"{node.id} is a tensor and cannot be an axis as well")
+        if node.id in self.builder.tensors or node.id in ("inf", "nan"):
+            what = "tensor" if node.id in self.builder.tensors else "number"
+            self.source.fail(node, f"{node.id} is a {what} and cannot be an axis as well")
         if node.id in self.scope:
             self.source.fail(node, f"axis {node.id} appears twice")
         if any(plain(n) == node.id for n in self.first):
@@ -229,8 +230,9 @@ class Indexed(Elementwise[Expr]):
         self.given[axes[keyword.arg]] = self._extent(keyword.value)
 
     def _declare_reduce(self, name: str, node: ast.AST, axes: dict[str, str]) -> None:
-        if name in self.builder.tensors:
-            self.source.fail(node, f"{name} is a tensor and cannot be a reduce axis as well")
+        if name in self.builder.tensors or name in ("inf", "nan"):
+            what = "tensor" if name in self.builder.tensors else "number"
+            self.source.fail(node, f"{name} is a {what} and cannot be a reduce axis as well")
         if name in self.scope or name in axes:
             self.source.fail(node, f"{name} is an axis here already; reduce over another name")
         if len(self.first) - len(self.free) >= self.builder.limits.reductions:

@@ -59,7 +59,7 @@ def _product(node: ast.AST, a: Affine, b: Affine, source: Source) -> Affine:
 def is_index_condition(node: ast.expr, tensors: Container[str]) -> bool:
     """Whether a condition of ``where`` is about indices, not values."""
     names = [n.id for n in ast.walk(node) if isinstance(n, ast.Name)]
-    if not names or any(n in tensors for n in names):
+    if not names or any(n in tensors or n in ("inf", "nan") for n in names):
         return False
     return not any(isinstance(n, ast.Subscript | ast.Call) for n in ast.walk(node))
 
@@ -75,10 +75,16 @@ def read_conditions(
             values = [read_index(n, lookup, source) for n in (left, *comparators)]
             pairs = zip(values, ops, values[1:], strict=False)
             return tuple(
-                _fitting(node, c, source) for a, op, b in pairs for c in _compared(node, a, op, b, source)
+                _checked(node, c, source) for a, op, b in pairs for c in _compared(node, a, op, b, source)
             )
         case _:
             source.fail(node, "a condition on indices is made of comparisons joined by and")
+
+
+def _checked(node: ast.AST, cond: Affine, source: Source) -> Affine:
+    if not cond.terms:
+        source.fail(node, "a comparison in the condition does not depend on any axis")
+    return _fitting(node, cond, source)
 
 
 def _compared(node: ast.AST, a: Affine, op: ast.cmpop, b: Affine, source: Source) -> tuple[Affine, ...]:

@@ -95,6 +95,7 @@ CASES = [
     ("x: f32[4]", "return where(x, x, x)", "must be one comparison", 2, 18),
     ("x: f32[4]", "return where(0 < x < 1, x, x)", "must be one comparison", 2, 18),
     ("x: f32[4]", "return where(i < 2 or i > 3, x[i], 0)", "comparisons joined by and", 2, 18),
+    ("x: f32[4]", "return where(1 <= i < i, x[i], x[i])", "does not depend on any axis", 2, 18),
     ("x: f32[4]", "return where(i != 2, x[i], x[i])", "indices are compared with", 2, 18),
     ("x: f32[4]", "return where(i < 2, x[i + 2], x[i])", None, 0, 0),
     ("x: f32[4]", "return where(i < 3, x[i + 2], x[i])", "index i \\+ 2 reaches 4", 2, 27),
