@@ -32,9 +32,7 @@ _JOIN = {
     Reducer.SUM: BinaryOp.ADD, Reducer.PROD: BinaryOp.MUL,
     Reducer.MAX: BinaryOp.MAX, Reducer.MIN: BinaryOp.MIN,
 }  # fmt: skip
-_ACROSS_LANES = {
-    Reducer.SUM: "fadd", Reducer.PROD: "fmul", Reducer.MAX: "fmaximum", Reducer.MIN: "fminimum",
-}  # fmt: skip
+_ACROSS_LANES = {Reducer.SUM: "fadd", Reducer.PROD: "fmul"}
 
 
 class Values:
@@ -86,10 +84,10 @@ class Values:
             neutral = self.f.float_constant(reducer.identity, dtype, lanes)
             on = Math(self.f, dtype, lanes).select(self.at.mask, value.name, neutral.name)
             value = Value(on, lanes)
+        if reducer in (Reducer.MAX, Reducer.MIN):
+            return self._extreme_of_lanes(_JOIN[reducer], value, dtype)
         kind, element = vector_type(dtype, lanes), scalar_type(dtype)
         name = f"@llvm.vector.reduce.{_ACROSS_LANES[reducer]}.v{lanes}f{dtype.bits}"
-        if reducer in (Reducer.MAX, Reducer.MIN):
-            return Value(self.f.emit(f"call {element} {name}({kind} {value.name})"))
         start = self.f.float_constant(reducer.identity, dtype).name
         return Value(self.f.emit(f"call reassoc {element} {name}({element} {start}, {kind} {value.name})"))
 
@@ -113,7 +111,31 @@ class Values:
             if literal is not None and literal == literal:  # one instruction, and NaN still passes
                 bound = math.raise_ if op is BinaryOp.MAX else math.lower
                 return Value(bound(value, literal), lanes)
-        return Value(math.call("maximum" if op is BinaryOp.MAX else "minimum", x, y), lanes)
+        return Value(self._extreme(op, math, x, y), lanes)
+
+    def _extreme(self, op: BinaryOp, math: Math, x: str, y: str) -> str:
+        """The larger or smaller; NaN if either is. (LLVM's ``maximum`` orders zeros too, at a price.)"""
+        kept = math.select(math.compare("ogt" if op is BinaryOp.MAX else "olt", x, y), x, y)
+        return math.select(math.compare("uno", x, x), x, kept)
+
+    def _extreme_of_lanes(self, op: BinaryOp, value: Value, dtype: DType) -> Value:
+        """Halves against each other until one element is left; odd widths lane by lane."""
+        name, lanes = value.name, value.lanes
+        while lanes > 1 and lanes % 2 == 0:
+            kind, half = vector_type(dtype, lanes), lanes // 2
+            parts = [
+                self.f.emit(
+                    f"shufflevector {kind} {name}, {kind} poison, "
+                    f"<{half} x i32> <{', '.join(f'i32 {i}' for i in range(start, start + half))}>"
+                )
+                for start in (0, half)
+            ]
+            name, lanes = self._extreme(op, Math(self.f, dtype, half), *parts), half
+        kind = vector_type(dtype, lanes)
+        one, *others = [self.f.emit(f"extractelement {kind} {name}, i64 {i}") for i in range(lanes)]
+        for other in others:
+            one = self._extreme(op, Math(self.f, dtype, 0), one, other)
+        return Value(one)
 
     def _select(self, op: CompareOp, x: Value, y: Value, a: Value, b: Value, *, dtype: DType) -> Value:
         lanes, names = self._even(dtype, x, y, a, b)

@@ -36,10 +36,12 @@ _ROW_ELEMENTS = 1 << 16  # of one member's row: more would not stay in cache
 
 @dataclass(frozen=True)
 class RowGroup:
-    """``accumulators``: vectors of partial results a reduction keeps; each number is a sketch."""
+    """``accumulators``: vectors of partial results a reduction keeps; each number is a sketch. ``rows``: how
+    many rows may go together."""
 
     name: str = "rows"
     accumulators: tuple[int, ...] = (1, 2, 4, 8)
+    rows: tuple[int, ...] = (1, 2, 4, 8)
     chunk: int = 8192
 
     def apply(self, draft: Draft, stage: str, hardware: Hardware) -> list[Draft]:
@@ -83,7 +85,7 @@ class RowGroup:
             draft, partial = _factor(draft, name, count * hw.lanes)
             if partial is not None:
                 partials[name] = partial
-        draft, loop = self._root_loops(draft, root, hw)
+        draft, loop = self._root_loops(draft, root, hw, block=bool(members or partials))
         if stream:
             draft = draft.do(Stream(root))
         if root in partials:
@@ -93,13 +95,17 @@ class RowGroup:
                 draft = draft.do(ComputeAt(name, root, loop))
                 reduces = draft.stage(name).reducer is not None
                 draft = _lanes(draft, name, hw) if reduces else vectorize_last(draft, name, hw)
+                draft = _unroll_rows(draft, name)
             if name in partials:
                 draft = _partial(draft, partials[name], root, loop, hw)
         label = (f"x{count}" if partials else "") + (" stream" if stream else "")
         return draft.finish(root, *members, *partials.values(), label=label)
 
-    def _root_loops(self, draft: Draft, root: str, hw: Hardware) -> tuple[Draft, str]:
-        """Loops over rows outside (together if parallel), the row's elements vectorized inside."""
+    def _root_loops(self, draft: Draft, root: str, hw: Hardware, block: bool) -> tuple[Draft, str]:
+        """Loops over rows outside (together if parallel), the row's elements vectorized inside.
+
+        With ``block``, a few rows (a knob) go together, so that the ends of their reductions overlap.
+        """
         stage = draft.stage(root)
         axes = [a.name for a in stage.axes]
         inner = None
@@ -116,6 +122,8 @@ class RowGroup:
         if inner is not None:
             draft = draft.do(Reorder(root, (*rows, inner)))
             draft = vectorize_last(draft, root, hw) if inner == axes[-1] else draft
+        if block:
+            draft, rows = self._block(draft, root, rows)
         loop = rows[0]
         if hw.threads > 1:
             for other in rows[1:]:
@@ -123,6 +131,14 @@ class RowGroup:
                 loop = f"{loop}*{other}"
             return draft.do(Parallel(root, loop)), loop
         return draft, rows[-1]
+
+    def _block(self, draft: Draft, root: str, rows: list[str]) -> tuple[Draft, list[str]]:
+        """Split the last row axis into blocks of unrolled rows."""
+        extents = {a.name: a.extent for a in draft.stage(root).axes}
+        axis = rows[-1]
+        draft, hole = draft.hole(f"{root}.rows", tuple(r for r in self.rows if r <= extents[axis]))
+        draft = draft.do(Split(root, axis, (hole,)), Unroll(root, f"{axis}.1"))
+        return draft, [*rows[:-1], f"{axis}.0"]
 
 
 def _factor(draft: Draft, name: str, width: int) -> tuple[Draft, str | None]:
@@ -161,8 +177,19 @@ def _partial(draft: Draft, name: str, root: str, loop: str, hw: Hardware) -> Dra
     spatial = [a.name for a in stage.axes[:-1]]
     reduce = [a.name for a in stage.reduce_axes]
     steps: list[Step] = [Split(name, lane.name, (width,))]
-    steps.append(Reorder(name, (*spatial, *reduce, f"{lane.name}.0", f"{lane.name}.1")))
-    return draft.do(*steps, Unroll(name, f"{lane.name}.0"), Vectorize(name, f"{lane.name}.1"))
+    steps.append(Reorder(name, (*reduce, *spatial, f"{lane.name}.0", f"{lane.name}.1")))
+    draft = draft.do(*steps, Unroll(name, f"{lane.name}.0"), Vectorize(name, f"{lane.name}.1"))
+    return _unroll_rows(draft, name) if loop else draft
+
+
+def _unroll_rows(draft: Draft, name: str) -> Draft:
+    """Unroll the loops over a block's rows: spatial axes of a reduction."""
+    stage = draft.stage(name)
+    if stage.reducer is None:
+        return draft
+    plan = draft.state.plans[name]
+    rows = [a.name for a in stage.axes if a.name in plan.loops]
+    return draft.do(*(Unroll(name, r) for r in rows))
 
 
 def _members(draft: Draft, root: Stage) -> tuple[str, ...]:
