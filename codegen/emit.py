@@ -15,7 +15,8 @@ from tunesmith.ir.loopnest import For, LoopNest, Stmt, Store, Update, walk_state
 __all__ = ["CodeTooLarge", "emit_module"]
 
 _ATTRIBUTES = """attributes #0 = { nounwind "min-legal-vector-width"="512" "prefer-vector-width"="512" }
-!0 = !{i32 1}"""
+!0 = !{i32 1}
+!1 = !{!"branch_weights", i32 2000, i32 1}"""
 _DECLARATIONS = """declare void @GOMP_parallel(ptr, ptr, i32, i32)
 declare i32 @omp_get_thread_num()
 declare i32 @omp_get_num_threads()"""

@@ -29,6 +29,7 @@ _LN2_LO = {DType.F32: -2.12194440e-4, DType.F64: 1.9082149292705877e-10}
 _MAGIC = {DType.F32: 12582912.0, DType.F64: 6755399441055744.0}  # 1.5 * 2**mantissa: rounds to integer
 _MANTISSA = {DType.F32: 23, DType.F64: 52}
 _BIAS = {DType.F32: 127, DType.F64: 1023}
+_EXP_NORMAL = {DType.F32: 87.0, DType.F64: 708.0}  # results and factors are normal numbers below
 _EXP_RANGE = {DType.F32: (-104.0, 89.0), DType.F64: (-746.0, 710.0)}
 _EXP = {
     DType.F32: (0.5, 0.16666576970039648, 0.04166637518162668, 0.008363181234789328, 0.0013941120030682827),
@@ -159,33 +160,59 @@ class Math:
         return self.f.emit(f"fneg {self.type} {x}")
 
     def _reduce_exp(self, x: str) -> tuple[str, str, str]:
-        """n as an integer, r, and exp(r) - 1."""
-        magic = self.const(_MAGIC[self.dtype])
+        """n + bias in the low bits of a float, r, and (exp(r) - 1 - r) / r**2, where x = n log 2 + r."""
+        magic = self.const(_MAGIC[self.dtype] + _BIAS[self.dtype])
         shifted = self.fma(x, self.const(_LOG2E), magic)
         n = self.binary("fsub", shifted, magic)
         r = self.fma(n, self.const(-_LN2_HI[self.dtype]), x)
         r = self.fma(n, self.const(-_LN2_LO[self.dtype]), r)
-        n_int = self.int_binary("sub", self.bits(shifted), self.bits(magic))
-        square = self.binary("fmul", r, r)
-        return n_int, r, self.fma(square, self.polynomial(r, _EXP[self.dtype]), r)
+        return shifted, r, self.polynomial(r, _EXP[self.dtype])
 
-    def _power_of_two(self, n: str) -> str:
-        biased = self.int_binary("add", n, self.integer(_BIAS[self.dtype]))
+    def _power_of_two(self, biased: str) -> str:
+        """2**n, given an integer whose low bits are n + bias; only for exponents of normal numbers."""
         return self.from_bits(self.int_binary("shl", biased, self.integer(_MANTISSA[self.dtype])))
 
     def _exp(self, x: str) -> str:
+        """Beyond the range of normal results (and for NaN) another, slower path is taken by a branch."""
+        f = self.f
+        near = self.compare("olt", self.call("fabs", x), self.const(_EXP_NORMAL[self.dtype]))
+        if self.lanes:
+            near = f.emit(f"call i1 @llvm.vector.reduce.and.v{self.lanes}i1(<{self.lanes} x i1> {near})")
+        fast, slow, done = (f.fresh_label(name) for name in ("exp", "expfar", "expdone"))
+        f.line(f"br i1 {near}, label %{fast}, label %{slow}, !prof !1")
+        arms = []
+        for label, path in ((fast, self._exp_near), (slow, self._exp_far)):
+            f.start(label)
+            arms.append(f"[ {path(x)}, %{f.label} ]")
+            f.branch(done)
+        f.start(done)
+        return f.emit(f"phi {self.type} {', '.join(arms)}")
+
+    def _exp_near(self, x: str) -> str:
+        shifted, r, p = self._reduce_exp(x)
+        value = self._exp_of_rest(r, p)
+        return self.binary("fmul", value, self._power_of_two(self.bits(shifted)))
+
+    def _exp_of_rest(self, r: str, p: str) -> str:
+        return self.fma(self.fma(p, r, self.const(1.0)), r, self.const(1.0))
+
+    def _exp_far(self, x: str) -> str:
         lo, hi = _EXP_RANGE[self.dtype]
-        n, _, tail = self._reduce_exp(self.lower(self.raise_(x, lo), hi))
-        value = self.binary("fadd", tail, self.const(1.0))
-        half = self.int_binary("ashr", n, self.integer(1))  # two factors: n itself can be beyond the exponent
-        rest = self.int_binary("sub", n, half)
-        value = self.binary("fmul", value, self._power_of_two(half))
-        return self.binary("fmul", value, self._power_of_two(rest))
+        shifted, r, p = self._reduce_exp(self.lower(self.raise_(x, lo), hi))
+        value = self._exp_of_rest(r, p)
+        magic = self.bits(self.const(_MAGIC[self.dtype] + _BIAS[self.dtype]))
+        n = self.int_binary("sub", self.bits(shifted), magic)
+        half = self.int_binary("ashr", n, self.integer(1))  # two factors: n itself is beyond the exponent
+        for part in (half, self.int_binary("sub", n, half)):
+            biased = self.int_binary("add", part, self.integer(_BIAS[self.dtype]))
+            value = self.binary("fmul", value, self._power_of_two(biased))
+        return value
 
     def _expm1_small(self, x: str) -> str:
         """exp(x) - 1 for |x| below 40; relative error stays small near 0."""
-        n, _, tail = self._reduce_exp(x)
-        scale = self._power_of_two(n)
+        shifted, r, p = self._reduce_exp(x)
+        scale = self._power_of_two(self.bits(shifted))
+        tail = self.fma(self.binary("fmul", r, r), p, r)
         return self.fma(scale, tail, self.binary("fsub", scale, self.const(1.0)))
 
     def _tanh(self, x: str) -> str:
