@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from tunesmith.codegen.binary import Binary
-from tunesmith.codegen.build import build
+from tunesmith.codegen.builder import build
 from tunesmith.ir import Program, program_from_json
 from tunesmith.measure.channel import Channel, error_text, resident_bytes
 from tunesmith.measure.messages import Message, binary_to_json
