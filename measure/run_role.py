@@ -30,6 +30,7 @@ _CALIBRATE_EVERY_S = 0.5
 _LOCK_WAIT_S = 10.0
 _RACE_S = 5.0
 _FEWEST_ROUNDS = 3
+_NUMPY_S, _NUMPY_CALLS = 0.1, 15
 _EXPECTED = ("BuildError", "TunesmithError")
 
 
@@ -54,6 +55,7 @@ class RunWorker:
             "run": self._run,
             "verify": self._verify,
             "race": self._race,
+            "numpy": self._numpy,
         }
 
     def _stored_reference(self, store: int) -> Reference | None:
@@ -124,6 +126,19 @@ class RunWorker:
             if (verdict.max_error or 0.0) > (worst.max_error or 0.0):
                 worst = verdict
         return worst.to_json()
+
+    def _numpy(self, message: Message) -> dict[str, Any]:
+        """Seconds that NumPy takes in the program's own types; the fastest of a few calls."""
+        self._stage("timing")
+        inputs = make_inputs(self._program, 0)
+        times: list[float] = []
+        with timing_lock(_LOCK_WAIT_S):
+            deadline = time.monotonic() + _NUMPY_S
+            while len(times) < 2 or (len(times) < _NUMPY_CALLS and time.monotonic() < deadline):
+                began = time.perf_counter()
+                self._language.evaluate(self._program, inputs, None)
+                times.append(time.perf_counter() - began)
+        return {"times": times}
 
     def _race(self, message: Message) -> dict[str, Any]:
         """Samples of all binaries in turn, in another order each round."""

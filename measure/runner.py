@@ -144,6 +144,12 @@ class Runner:
         message = Message("verify", fields, (binary.object_code,))
         return _measurement(self._call(message, self._timeout_s * (len(seeds) + 2)))
 
+    def numpy_time_s(self) -> float | None:
+        """Seconds a call of the program evaluated with NumPy on the same core(s); None if that failed."""
+        outcome = self._call(Message("numpy", {}), self._timeout_s)
+        times = outcome.answer.header.get("result", {}).get("times") if outcome.answer else None
+        return min(times) if times else None
+
     def close(self) -> None:
         """End the worker; what is pending is dropped."""
         self.crew.close()

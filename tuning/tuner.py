@@ -26,7 +26,7 @@ from tunesmith.measure import (
     reserved_cores,
     split_cores,
 )
-from tunesmith.records import Measurement, Record, Status, Target, Workload, new_id, utc_now
+from tunesmith.records import Record, Status, Target, Workload, new_id, utc_now
 from tunesmith.schedule import Schedule, ScheduleError
 from tunesmith.search import Candidate, Search, Space, derive
 from tunesmith.search.default import default_schedule
@@ -44,6 +44,15 @@ _LARGE_BYTES = 64 << 20  # of arguments, beyond which the winner is verified on 
 _BATCH = 8
 
 
+class Served(Interface):
+    """A record and the seconds that it is ranked by: its race's, or its trial's."""
+
+    @property
+    def record(self) -> Record: ...
+    @property
+    def time_s(self) -> float: ...
+
+
 class Store(Interface):
     """What tuning needs of a database. Called from the tuner's thread; every ``add`` is durable."""
 
@@ -51,6 +60,7 @@ class Store(Interface):
     def add_target(self, target: Target) -> None: ...
     def add(self, record: Record) -> bool: ...
     def history(self, workload_hash: str, fingerprint: str) -> list[Record]: ...
+    def best(self, workload_hash: str, target: Target) -> Served | None: ...
     def set_race(self, times_s: Mapping[str, float], *, job_id: str | None = None) -> None: ...
 
 
@@ -108,6 +118,9 @@ class _Run:
         )
         self._resume(history)
         if self._budget_left() <= 0 and self.state.best is not None:
+            served = self.store.best(self.workload.hash, self.target)
+            if served is not None and served.record.target.fingerprint == self.target.fingerprint:
+                self.state.best = _with_times(served.record, (served.time_s,))
             return self._result(StoppedBy.TRIALS, {}, 0.0)
         dtype = DType(self.workload.dtype)
         fastest = fastest_possible_s(self.workload.flops, dtype, self.target.peaks, self.options.threads)
@@ -309,11 +322,12 @@ class _Run:
             del times[winner]
         if times:
             self.store.set_race(times, job_id=self.job_id)
-            self.state.best = _as_raced(by_id[winner], raced[winner])
-        untuned = self.state.untuned
-        if untuned is None:
-            return {}
-        return {"untuned": times.get(untuned.id, untuned.time_s)}
+            self.state.best = _with_times(by_id[winner], raced[winner].times_s)
+        baselines = {}
+        if self.state.untuned is not None:
+            baselines["untuned"] = times.get(self.state.untuned.id, self.state.untuned.time_s)
+        numpy_s = None if self.should_stop() else runner.numpy_time_s()
+        return baselines if numpy_s is None else {**baselines, "numpy": numpy_s}
 
     def _contenders(self, by_id: dict[str, Record]) -> dict[str, Binary]:
         """Binaries of the fastest records and of the untuned one, those of earlier runs built anew."""
@@ -375,9 +389,9 @@ class _Run:
         return result
 
 
-def _as_raced(record: Record, measurement: Measurement) -> Record:
+def _with_times(record: Record, times_s: tuple[float, ...]) -> Record:
     """A record with the times of the final race."""
-    return replace(record, measurement=replace(record.measurement, times_s=measurement.times_s))
+    return replace(record, measurement=replace(record.measurement, times_s=times_s))
 
 
 def _locate(space: Space, schedule: Schedule) -> Candidate | None:
