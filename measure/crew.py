@@ -189,7 +189,8 @@ class Crew:
     def _on_output(self, seat: _Seat) -> None:
         messages, ended = seat.process.receive()
         for message in messages:
-            self._on_message(seat, message)
+            if not seat.hurt:
+                self._on_message(seat, message)
         if ended or seat.hurt:
             self._replace(seat, self._remove(seat, grace_s=1.0 if ended else 0.0), timed_out=False)
         elif seat.worn and not seat.jobs:

@@ -193,3 +193,5 @@ def serve(channel: Channel, options: argparse.Namespace) -> None:
     channel.send(Message("ready", {"rss": resident_bytes()}))
     for message in messages:
         channel.send(_answer(worker, message))
+        if worker.hurt:  # what follows belongs to a worker whose memory can be trusted
+            return

@@ -60,8 +60,12 @@ class Frame:
         return f"{self.stage.name}.{loop}"
 
     def replace_form(self, old: Affine, new: Affine) -> "Frame":
-        """Put ``new`` for every multiple of ``old`` in the axes' values."""
-        return replace(self, values={a: _exchange(v, old, new) for a, v in self.values.items()})
+        """Put ``new`` for every multiple of ``old`` in the axes' values and in the conditions on them."""
+        return replace(
+            self,
+            values={a: _exchange(v, old, new) for a, v in self.values.items()},
+            conditions=tuple(replace(c, form=_exchange(c.form, old, new)) for c in self.conditions),
+        )
 
     def fix(self, name: str, value: int) -> "Frame":
         at = {name: constant(value)}
@@ -121,7 +125,13 @@ def _product(factors: Sequence[int]) -> int:
 
 
 def _part_extents(extent: int, factors: Sequence[int]) -> tuple[int, ...]:
-    return (-(-extent // _product(factors)), *factors)
+    """Trips of every part; a tile larger than the loop is as long as the loop."""
+    out: list[int] = []
+    stride = 1
+    for factor in reversed(factors):
+        out.append(min(factor, -(-extent // stride)))
+        stride *= factor
+    return (-(-extent // stride), *reversed(out))
 
 
 def _value(stage: str, split: SplitInfo, forms: Mapping[str, Affine]) -> Affine:

@@ -180,12 +180,15 @@ def _restage(state: State, step: Inline | CacheWrite | RFactor, program: Program
             plans[stage.name] = _initial_plan(stage)
         else:
             plans[stage.name] = state.plans[stage.name]
+    after = State(program, plans, state.packs)
     for name, plan in plans.items():
-        if plan.at is not None and plan.at[0] not in plans:
-            raise IllegalStep(step, f"{name} is computed inside {plan.at[0]}")
-    if any(p.stage not in plans or p.tensor not in program.stage(p.stage).reads for p in state.packs):
-        raise IllegalStep(step, "an operand of it is packed already")
-    return State(program, plans, state.packs)
+        if plan.at is not None:
+            _check_place(after, step, name, *plan.at)
+    for pack in state.packs:
+        if pack.stage not in plans or pack.tensor not in program.stage(pack.stage).reads:
+            raise IllegalStep(step, f"{pack.tensor} is packed for {pack.stage} already")
+        _check_pack_loops(after, step, pack)
+    return after
 
 
 def _loop(state: State, step: Step, loop: str) -> Plan:
@@ -249,7 +252,23 @@ def _reorder(state: State, step: Reorder) -> Plan:
     if len(set(step.loops)) != len(step.loops):
         raise IllegalStep(step, "a loop is named twice")
     chosen = iter(step.loops)
-    return replace(plan, loops=tuple(next(chosen) if x in step.loops else x for x in plan.loops))
+    loops = tuple(next(chosen) if x in step.loops else x for x in plan.loops)
+    return _checked(state, step, replace(plan, loops=loops))
+
+
+def _checked(state: State, step: Step, plan: Plan) -> Plan:
+    """The plan, if its parallel loop is the outermost and its vectorized loop holds nothing but code."""
+    for n, loop in enumerate(plan.loops):
+        if plan.kind(loop) is LoopKind.PARALLEL and n > 0:
+            raise IllegalStep(step, f"{loop} is parallel and not the outermost loop")
+        if plan.kind(loop) is not LoopKind.VECTOR:
+            continue
+        for inner in plan.loops[n:]:
+            if (step.stage, inner) in state.attached:
+                raise IllegalStep(step, f"a stage is computed at {inner}, inside the vectorized {loop}")
+            if state.packs_at(step.stage, inner):
+                raise IllegalStep(step, f"an operand is packed at {inner}, inside the vectorized {loop}")
+    return plan
 
 
 def _annotate(state: State, step: Unroll | Vectorize | Parallel, kind: LoopKind) -> Plan:
@@ -265,22 +284,16 @@ def _vectorize(state: State, step: Vectorize) -> Plan:
         raise IllegalStep(step, f"{step.stage} has a vectorized loop already")
     if plan.leaves(step.loop) != (step.loop,):
         raise IllegalStep(step, "a fused loop cannot be vectorized")
-    inside = plan.loops[plan.loops.index(step.loop) :]
-    if any((step.stage, loop) in state.attached for loop in inside):
-        raise IllegalStep(step, "a stage is computed inside it")
-    return plan
+    return _checked(state, step, plan)
 
 
 def _parallel(state: State, step: Parallel) -> Plan:
     plan = _annotate(state, step, LoopKind.PARALLEL)
-    stage = state.program.stage(step.stage)
     if plan.at is not None:
         raise IllegalStep(step, f"{step.stage} is computed inside {plan.at[0]}")
-    if plan.loops[0] != step.loop:
-        raise IllegalStep(step, f"{step.loop} is not the outermost loop")
-    if state.is_reduce_loop(stage, step.loop):
+    if state.is_reduce_loop(state.program.stage(step.stage), step.loop):
         raise IllegalStep(step, f"{step.loop} reduces: factor it out first")
-    return plan
+    return _checked(state, step, plan)
 
 
 def _stream(state: State, step: Stream) -> Plan:
@@ -304,56 +317,71 @@ def _is_inside(state: State, stage: str, consumer: str, loop: str) -> bool:
 
 def _compute_at(state: State, step: ComputeAt) -> State:
     plan = state.plans[step.stage]
-    if step.consumer not in state.plans or step.loop not in state.plans[step.consumer].loops:
-        raise IllegalStep(step, f"no loop {step.loop} in a stage {step.consumer}")
     if step.stage in state.program.outputs:
         raise IllegalStep(step, f"{step.stage} is an output")
     if plan.at is not None:
         raise IllegalStep(step, f"{step.stage} is computed at {'.'.join(plan.at)} already")
     if LoopKind.PARALLEL in plan.kinds.values():
         raise IllegalStep(step, f"{step.stage} is parallel")
-    readers = state.program.consumers(step.stage)
-    outside = [s.name for s in readers if not _is_inside(state, s.name, step.consumer, step.loop)]
-    if not readers or outside:
-        raise IllegalStep(step, f"{', '.join(outside) or 'nobody'} reads it outside of that loop")
-    host = state.plans[step.consumer]
-    around = host.loops[: host.loops.index(step.loop) + 1]
-    if any(host.kind(x) is LoopKind.VECTOR for x in around):
-        raise IllegalStep(step, "that loop is inside a vectorized one")
+    _check_place(state, step, step.stage, step.consumer, step.loop)
     return state.with_plan(step.stage, replace(plan, at=(step.consumer, step.loop)))
+
+
+def _check_place(state: State, step: Step, stage: str, consumer: str, loop: str) -> None:
+    """A stage can be computed in a loop that is around all its readers and not inside a vectorized one."""
+    if consumer not in state.plans or loop not in state.plans[consumer].loops:
+        raise IllegalStep(step, f"no loop {loop} in a stage {consumer}, to compute {stage} at")
+    readers = state.program.consumers(stage)
+    outside = [s.name for s in readers if not _is_inside(state, s.name, consumer, loop)]
+    if not readers or outside:
+        raise IllegalStep(step, f"{', '.join(outside) or 'nobody'} reads {stage} outside of {consumer}.{loop}")
+    if _is_in_vector(state.plans[consumer], loop):
+        raise IllegalStep(step, f"{consumer}.{loop} is inside a vectorized loop")
+
+
+def _is_in_vector(plan: Plan, loop: str) -> bool:
+    """Whether a loop, itself included, is inside a vectorized one."""
+    around = plan.loops[: plan.loops.index(loop) + 1]
+    return any(plan.kind(x) is LoopKind.VECTOR for x in around)
 
 
 def _pack(state: State, step: Pack) -> State:
     if step.stage not in state.plans or step.tensor not in state.program.stage(step.stage).reads:
         raise IllegalStep(step, f"no stage {step.stage} that reads {step.tensor}")
-    if any(p.result == step.result for p in state.packs):
+    if (step.stage, step.tensor) in state.packed:
         raise IllegalStep(step, "packed already")
     source = next((t for t in state.program.inputs if t.name == step.tensor), None)
-    if source is None and step.at != ROOT:
-        raise IllegalStep(step, f"{step.tensor} is not an input")
-    if step.at == PREPARE and (source is None or not source.const):
-        raise IllegalStep(step, f"{step.tensor} is not a constant input")
     if source is None:
         raise IllegalStep(step, "only inputs can be packed; use compute_at for intermediate results")
-    scope = _enclosing_loops(state, step.stage)
-    for loop in (*step.loops, *(() if step.at in (ROOT, PREPARE) else (step.at,))):
-        if loop not in scope:
-            raise IllegalStep(step, f"{loop} is not a loop around {step.stage}")
+    if step.at == PREPARE and not source.const:
+        raise IllegalStep(step, f"{step.tensor} is not a constant input")
     if not step.loops or len(set(step.loops)) != len(step.loops):
         raise IllegalStep(step, "the loops must be named once each")
+    _check_pack_loops(state, step, step)
     return replace(state, packs=(*state.packs, step))
 
 
-def _enclosing_loops(state: State, stage: str) -> tuple[str, ...]:
-    """``stage.loop`` names of a stage and of all it is computed inside, innermost stage first."""
+def _check_pack_loops(state: State, step: Step, pack: Pack) -> None:
+    """The loops of a pack are around its reader, and so is its place, outside of any vectorized loop."""
+    around = _loops_around(state, pack.stage)
+    leaves = {f"{s}.{leaf}" for s, loop in around for leaf in state.plans[s].leaves(loop)}
+    for leaf in pack.loops:
+        if leaf not in leaves:
+            raise IllegalStep(step, f"{leaf} is not a loop around {pack.stage}")
+    if pack.at in (ROOT, PREPARE):
+        return
+    place = next(((s, loop) for s, loop in around if f"{s}.{loop}" == pack.at), None)
+    if place is None:
+        raise IllegalStep(step, f"{pack.at} is not a loop around {pack.stage}, to pack at")
+    if _is_in_vector(state.plans[place[0]], place[1]):
+        raise IllegalStep(step, f"{pack.at} is inside a vectorized loop")
+
+
+def _loops_around(state: State, stage: str) -> tuple[tuple[str, str], ...]:
+    """(stage, loop) of the loops of a stage and of all it is computed inside, outermost first."""
     plan = state.plans[stage]
-    leaves = tuple(f"{stage}.{x}" for loop in plan.loops for x in plan.leaves(loop))
+    own = tuple((stage, loop) for loop in plan.loops)
     if plan.at is None:
-        return leaves
-    host, loop = plan.at
-    host_plan = state.plans[host]
-    around = host_plan.loops[: host_plan.loops.index(loop) + 1]
-    inner = tuple(
-        f"{host}.{x}" for name in host_plan.loops if name not in around for x in host_plan.leaves(name)
-    )
-    return leaves + tuple(x for x in _enclosing_loops(state, host) if x not in inner)
+        return own
+    outer = _loops_around(state, plan.at[0])
+    return outer[: outer.index(plan.at) + 1] + own

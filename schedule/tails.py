@@ -35,7 +35,7 @@ def clamp(
         if not rest.terms:
             extent = min(extent, max(rest.const // step + 1, 0))
         elif kind is LoopKind.SERIAL and not scope.known.proves(best):
-            if any(c % step for _, c in rest.terms):
+            if any(c % step for _, c in rest.terms) or has_vector(rest.names, frame.bounds):
                 continue
             limits.append(Affine(tuple((n, c // step) for n, c in rest.terms), rest.const // step + 1))
             facts.append(best)
@@ -88,7 +88,10 @@ def settle(
         if scope.known.proves(condition.form):
             continue
         inner = [n for n in condition.form.names if n not in scope.opened]
+        outer = [n for n in condition.form.names if n in scope.opened]
         if not inner or not all_static(inner, bounds) or _is_masked(condition, inner, bounds):
+            continue
+        if has_vector(outer, bounds):  # one answer a lane: a mask, later
             continue
         if condition.tail is Tail.OVERLAP and _may_overlap(state, scope, name, condition, rest):
             return _overlap(scope, name, condition, again)
@@ -112,10 +115,15 @@ def _specialise(scope: Scope, name: str, condition: Condition, again: Leaf) -> t
         return None
     left = (outer.const + 1) % stride
     whole = _resolve(scope, name, condition, outer + low, None)
-    if left == 0 or left >= span:
-        return again(whole) if scope.known.proves(outer) else None
+    if left == 0 or left >= span:  # all of the tile, or nothing
+        return _unless_known(scope, outer, again(whole))
     part = _resolve(scope, name, condition, outer + (1 - left), constant(left - 1) + inner)
-    return (If((outer + low,), again(whole), again(part)),)
+    rest = _unless_known(scope, outer + (1 - left), again(part))
+    return (If((outer + low,), again(whole), rest),)
+
+
+def _unless_known(scope: Scope, form: Affine, stmts: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    return stmts if scope.known.proves(form) else (If((form,), stmts),)
 
 
 def _resolve(scope: Scope, name: str, condition: Condition, fact: Affine, static: Affine | None) -> Scope:
@@ -143,11 +151,19 @@ def _may_overlap(state: State, scope: Scope, name: str, condition: Condition, re
     done = frame.plan.loops[: len(frame.plan.loops) - len(rest)]
     if any(state.is_reduce_loop(frame.stage, x) for x in done):
         return False
-    if any(n in p.loops for p in state.packs for n in outer):
+    if frame.stage.reducer is not None and any(frame.plan.kind(x) is LoopKind.PARALLEL for x in done):
+        return False  # two threads would accumulate into the same elements
+    if any(n in p.loops for p in state.packs for n in outer) or any(state.packs_at(name, x) for x in done[:-1]):
         return False
-    if not any((name, x) in state.attached or state.packs_at(name, x) for x in done[:-1]):
-        return True
-    return all(total % -form.coefficient(n) in (0, *range(span, total + 1)) for n in outer)
+    hosts = [n for n, x in enumerate(done[:-1]) if (name, x) in state.attached]
+    return all(_stays_inside(frame, form, done[: n + 1], total, span) for n in hosts)
+
+
+def _stays_inside(frame: Frame, form: Affine, opened: tuple[str, ...], total: int, span: int) -> bool:
+    """Whether a last tile that moves back needs no more than what the loops opened so far hold."""
+    variables = [frame.variable(leaf) for loop in opened for leaf in frame.plan.leaves(loop)]
+    chunk = gcd(*(form.coefficient(n) for n in variables))
+    return chunk == 0 or (total % chunk or chunk) >= span
 
 
 def _overlap(scope: Scope, name: str, condition: Condition, again: Leaf) -> tuple[Stmt, ...]:
@@ -157,8 +173,8 @@ def _overlap(scope: Scope, name: str, condition: Condition, again: Leaf) -> tupl
     low = interval(form + outer - form.const, ranges_of(inner, frame.bounds))[0]
     last = form.const + low  # index of the last place where a whole tile starts
     base = f"{outer.names[-1]}.base"
-    conditions = tuple(c for c in frame.conditions if c is not condition)
-    moved = replace(frame, conditions=conditions).replace_form(outer, var(base))
+    others = tuple(c for c in frame.conditions if c is not condition)
+    moved = replace(frame, conditions=others).replace_form(outer, var(base))
     known = scope.known.with_range(base, 0, last)
     inside = replace(scope.put(moved), known=known, opened=scope.opened | {base})
     return (Let(base, LetOp.MIN, outer, last, again(inside)),)
