@@ -4,53 +4,62 @@ from dataclasses import replace
 
 from tunesmith.ir.affine import Affine, constant, var
 from tunesmith.ir.expr import Expr, Load, Within, children, loads, rebuild, walk
+from tunesmith.ir.program import Program
 from tunesmith.schedule.frame import Frame
-from tunesmith.schedule.scope import Scope
-from tunesmith.schedule.state import State
+from tunesmith.schedule.scope import Copy, Scope
+from tunesmith.schedule.steps import IllegalStep
 
 __all__ = ["body_at", "without_needless_guards"]
 
 
-def body_at(state: State, scope: Scope, stage: str, e: Expr) -> Expr:
+def body_at(scope: Scope, stage: str, e: Expr) -> Expr:
     """Loads go to where the tensors are, or to their packed copies; conditions that always hold go."""
     values = scope.frames[stage].values
     match e:
         case Load(tensor, index):
-            pack = state.packed.get((stage, tensor))
-            if pack is not None:
-                return Load(pack.result, tuple(var(x).substitute(scope.fixed) for x in pack.loops))
+            at = tuple(i.substitute(values) for i in index)
+            copy = scope.copies.get((stage, tensor))
+            if copy is not None:
+                return _load_packed(scope, copy, at)
             place = scope.places[tensor]
-            return Load(
-                place.buffer,
-                tuple(i.substitute(values) - b for i, b in zip(index, place.bases, strict=True)),
-            )
+            return Load(place.buffer, tuple(i - b for i, b in zip(at, place.bases, strict=True)))
         case Within(conds, a, b):
             forms = tuple(c.substitute(values) for c in conds)
             left = tuple(f for f in forms if not scope.known.proves(f))
-            inner = body_at(state, scope, stage, a)
-            return Within(left, inner, body_at(state, scope, stage, b)) if left else inner
+            inner = body_at(scope, stage, a)
+            return Within(left, inner, body_at(scope, stage, b)) if left else inner
         case _:
-            return rebuild(e, tuple(body_at(state, scope, stage, c) for c in children(e)))
+            return rebuild(e, tuple(body_at(scope, stage, c) for c in children(e)))
 
 
-def without_needless_guards(state: State, scope: Scope, frame: Frame) -> Frame:
+def _load_packed(scope: Scope, copy: Copy, at: tuple[Affine, ...]) -> Load:
+    """The element of a copy where the loops stand; it must be what the reader would load from the operand."""
+    if tuple(i.substitute(scope.fixed) for i in copy.index) != at:
+        raise IllegalStep(copy.pack, "a tail reads other elements there than were packed")
+    for loop, extent in zip(copy.pack.loops, copy.extents, strict=True):
+        if loop not in scope.opened or scope.known.ranges[loop][1] >= extent:
+            raise IllegalStep(copy.pack, f"{loop} reaches past what was packed")
+    return Load(copy.pack.result, tuple(var(x).substitute(scope.fixed) for x in copy.pack.loops))
+
+
+def without_needless_guards(program: Program, scope: Scope, frame: Frame) -> Frame:
     """The frame without the conditions that hold its stage within its shape, where that can do no harm:
     what it reads exists outside as well, and nobody reads what it computes there."""
-    if frame.plan.at is None or not _reads_in_bounds(state, scope, frame):
+    if frame.plan.at is None or not _reads_in_bounds(program, scope, frame):
         return frame
     return replace(frame, conditions=tuple(c for c in frame.conditions if not c.domain))
 
 
-def _reads_in_bounds(state: State, scope: Scope, frame: Frame) -> bool:
+def _reads_in_bounds(program: Program, scope: Scope, frame: Frame) -> bool:
     stage = frame.stage
     if any(isinstance(n, Within) for n in walk(stage.body)):
         return False
     for load in loads(stage.body):
-        if (stage.name, load.tensor) in state.packed:
+        if (stage.name, load.tensor) in scope.copies:
             continue
         if not all(b == Affine() for b in scope.places[load.tensor].bases):
             return False
-        shape = state.program.tensors[load.tensor].shape
+        shape = program.tensors[load.tensor].shape
         for i, n in zip(load.index, shape, strict=True):
             form = i.substitute(frame.values)
             if not (scope.known.proves(form) and scope.known.proves(constant(n - 1) - form)):

@@ -77,11 +77,11 @@ class Frame:
 
 
 def _exchange(value: Affine, old: Affine, new: Affine) -> Affine:
-    name, c = old.terms[0]
-    ratio, left = divmod(value.coefficient(name), c)
-    if left or not ratio:
-        return value
-    return value - old * ratio + new * ratio
+    for name, c in old.terms:
+        ratio, left = divmod(value.coefficient(name), c)
+        if ratio and not left:
+            return value - old * ratio + new * ratio
+    return value
 
 
 def make_frame(stage: Stage, plan: Plan, spans: Mapping[str, Span], known: Knowledge) -> Frame:

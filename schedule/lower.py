@@ -31,7 +31,7 @@ from tunesmith.schedule.packing import pack_operand
 from tunesmith.schedule.regions import region_of, whole_spans
 from tunesmith.schedule.scope import Leaf, Place, Scope
 from tunesmith.schedule.state import FuseInfo, State, replay
-from tunesmith.schedule.steps import PREPARE, ROOT, IllegalStep, Pack, Schedule
+from tunesmith.schedule.steps import PREPARE, ROOT, IllegalStep, Schedule
 from tunesmith.schedule.tails import clamp, full_trips, settle
 
 __all__ = ["Limits", "lower", "lower_state"]
@@ -66,8 +66,9 @@ class _Lowering:
         program = self.state.program
         places = {t.name: Place(t.name, (Affine(),) * len(t.shape)) for t in program.tensors.values()}
         scope = Scope(places=places)
-        prepare, packed = self._copies(scope, PREPARE)
-        body, temps = self._copies(scope, ROOT)
+        scope, prepare, packed = self._packs(scope, PREPARE)
+        scope, copies, temps = self._packs(scope, ROOT)
+        body = list(copies)
         for stage in program.stages:
             if self.state.plans[stage.name].at is None:
                 body.extend(self._stage(scope, stage, whole_spans(stage)))
@@ -78,23 +79,24 @@ class _Lowering:
         outputs = [Buffer(s.name, s.shape, s.dtype, Role.OUTPUT) for s in results]
         return LoopNest(program.name, (*inputs, *packed, *outputs, *temps), tuple(prepare), tuple(body))
 
-    def _copies(self, scope: Scope, at: str) -> tuple[list[Stmt], list[Buffer]]:
-        """Operands packed before everything else, and the buffers they are packed into."""
-        stmts: list[Stmt] = []
+    def _packs(self, scope: Scope, at: str) -> tuple[Scope, tuple[Stmt, ...], list[Buffer]]:
+        """Operands packed at a place: the scope from there on, the copying, and the buffers copied to."""
+        stmts: tuple[Stmt, ...] = ()
         buffers = []
         for pack in self.state.packs:
             if pack.at == at:
-                buffer, copy = pack_operand(self.state, scope, pack, self.limits.lanes)
-                stmts.extend(copy)
+                copy, buffer, loops = pack_operand(self.state, scope, pack, self.limits.lanes)
+                scope = scope.with_copy(copy)
+                stmts += loops
                 buffers.append(buffer)
-        return stmts, buffers
+        return scope, stmts, buffers
 
     # -- one stage --------------------------------------------------------------------------------------
 
     def _stage(self, scope: Scope, stage: Stage, spans: Mapping[str, Span]) -> tuple[Stmt, ...]:
         frame = make_frame(stage, self.state.plans[stage.name], spans, scope.known)
         scope = scope.with_frame(frame)
-        scope = scope.put(without_needless_guards(self.state, scope, frame))
+        scope = scope.put(without_needless_guards(self.state.program, scope, frame))
         if stage.reducer is None:
             return self._open(scope, stage.name, frame.plan.loops, self._store(stage))
         return self._reduce(scope, stage)
@@ -115,7 +117,7 @@ class _Lowering:
 
     def _store(self, stage: Stage, value: Expr | None = None) -> Leaf:
         def leaf(scope: Scope) -> tuple[Stmt, ...]:
-            body = body_at(self.state, scope, stage.name, stage.body) if value is None else value
+            body = body_at(scope, stage.name, stage.body) if value is None else value
             stream = self.state.plans[stage.name].stream
             stmt = Store(*self._target(scope, stage), body, stream)
             return self._guarded(scope, stage, stmt, spatial=value is not None)
@@ -125,7 +127,7 @@ class _Lowering:
     def _update(self, stage: Stage) -> Leaf:
         def leaf(scope: Scope) -> tuple[Stmt, ...]:
             assert stage.reducer is not None
-            body = body_at(self.state, scope, stage.name, stage.body)
+            body = body_at(scope, stage.name, stage.body)
             return self._guarded(scope, stage, Update(*self._target(scope, stage), stage.reducer, body))
 
         return leaf
@@ -222,10 +224,16 @@ class _Lowering:
         if not attach:
             return self._open(scope, name, rest, leaf, attach)
 
-        def go_on(sc: Scope) -> tuple[Stmt, ...]:
-            return self._packs_at(sc, name, loop, rest, leaf)
+        scope, copies, buffers = self._packs(scope, f"{name}.{loop}")
 
-        return self._hosted(scope, self.state.attached.get((name, loop), ()), go_on)
+        def go_on(sc: Scope) -> tuple[Stmt, ...]:
+            return self._open(sc, name, rest, leaf)
+
+        out = copies + self._hosted(scope, self.state.attached.get((name, loop), ()), go_on)
+        for buffer in reversed(buffers):
+            self._check_stack(f"pack {buffer.name}", buffer)
+            out = (Alloc(buffer, out),)
+        return out
 
     # -- stages and packs inside loops --------------------------------------------------------------------
 
@@ -243,22 +251,7 @@ class _Lowering:
         body = self._stage(inside, stage, spans) + self._hosted(inside, names[1:], go_on)
         return (Alloc(buffer, body),)
 
-    def _packs_at(
-        self, scope: Scope, name: str, loop: str, rest: tuple[str, ...], leaf: Leaf
-    ) -> tuple[Stmt, ...]:
-        buffers: list[Buffer] = []
-        stmts: tuple[Stmt, ...] = ()
-        for pack in self.state.packs_at(name, loop):
-            buffer, copy = pack_operand(self.state, scope, pack, self.limits.lanes)
-            self._check_stack(pack, buffer)
-            buffers.append(buffer)
-            stmts += copy
-        out = stmts + self._open(scope, name, rest, leaf)
-        for buffer in reversed(buffers):
-            out = (Alloc(buffer, out),)
-        return out
-
-    def _check_stack(self, step: str | Pack, buffer: Buffer) -> None:
+    def _check_stack(self, step: str, buffer: Buffer) -> None:
         if buffer.size_bytes > self.limits.stack_bytes:
             raise IllegalStep(
                 step, f"{buffer.size_bytes} bytes on the stack, at most {self.limits.stack_bytes}"

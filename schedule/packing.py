@@ -5,7 +5,7 @@ from tunesmith.ir.expr import Const, Expr, Load, Within, loads
 from tunesmith.ir.loopnest import Buffer, For, LoopKind, Role, Stmt, Store
 from tunesmith.ir.program import Stage
 from tunesmith.schedule.regions import scope_around
-from tunesmith.schedule.scope import Scope
+from tunesmith.schedule.scope import Copy, Scope
 from tunesmith.schedule.state import State
 from tunesmith.schedule.steps import PREPARE, ROOT, IllegalStep, Pack
 
@@ -14,8 +14,8 @@ __all__ = ["pack_operand"]
 _ROLES = {PREPARE: Role.PACKED, ROOT: Role.TEMP}
 
 
-def pack_operand(state: State, scope: Scope, pack: Pack, lanes: int) -> tuple[Buffer, tuple[Stmt, ...]]:
-    """The buffer of a packed operand and the loops that fill it; zeros where the operand ends.
+def pack_operand(state: State, scope: Scope, pack: Pack, lanes: int) -> tuple[Copy, Buffer, tuple[Stmt, ...]]:
+    """What is packed, the buffer it goes to, and the loops that fill it; zeros where the operand ends.
 
     ``lanes`` is the longest loop that may be vectorized. Raises IllegalStep.
     """
@@ -23,7 +23,8 @@ def pack_operand(state: State, scope: Scope, pack: Pack, lanes: int) -> tuple[Bu
     bounds = scope_around(state, scope, reader).bounds()
     extents = [bounds[loop].extent for loop in pack.loops]
     names = {loop: f"{pack.result}.{n}" for n, loop in enumerate(pack.loops)}
-    index = tuple(i.substitute({x: var(n) for x, n in names.items()}) for i in _index(state, scope, pack))
+    copy = Copy(pack, tuple(extents), _index(state, scope, pack))
+    index = tuple(i.substitute({x: var(n) for x, n in names.items()}) for i in copy.index)
     known = scope.known
     for loop, extent in zip(pack.loops, extents, strict=True):
         known = known.with_range(names[loop], 0, extent - 1)
@@ -43,7 +44,7 @@ def pack_operand(state: State, scope: Scope, pack: Pack, lanes: int) -> tuple[Bu
             kind = LoopKind.VECTOR
         stmts = (For(names[loop], extents[n], (), kind, stmts),)
     role = _ROLES.get(pack.at, Role.LOCAL)
-    return Buffer(pack.result, tuple(extents), tensor.dtype, role), stmts
+    return copy, Buffer(pack.result, copy.extents, tensor.dtype, role), stmts
 
 
 def _index(state: State, scope: Scope, pack: Pack) -> tuple[Affine, ...]:

@@ -8,8 +8,9 @@ from tunesmith.ir.affine import Affine, Range, constant
 from tunesmith.ir.loopnest import LoopKind, Stmt
 from tunesmith.schedule.frame import Bound, Frame
 from tunesmith.schedule.proof import Knowledge
+from tunesmith.schedule.steps import Pack
 
-__all__ = ["Leaf", "Place", "Scope", "all_static", "has_vector", "ranges_of"]
+__all__ = ["Copy", "Leaf", "Place", "Scope", "all_static", "has_vector", "ranges_of"]
 
 _STATIC = (LoopKind.UNROLL, LoopKind.VECTOR)
 
@@ -22,11 +23,21 @@ class Place:
     bases: tuple[Affine, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A packed operand: ``index`` of the operand at every element of the copy, in the reader's loops."""
+
+    pack: Pack
+    extents: tuple[int, ...]
+    index: tuple[Affine, ...]
+
+
 @dataclass(frozen=True)
 class Scope:
     """``opened``: variables that have a value here; ``fixed``: those among them whose value is static.
 
-    ``frames`` holds the stages whose loops are around, ``places`` every tensor that can be read or written.
+    ``frames`` holds the stages whose loops are around, ``places`` every tensor that can be read or written,
+    ``copies`` the packed operands by reader and tensor.
     """
 
     known: Knowledge = field(default_factory=Knowledge)
@@ -34,6 +45,7 @@ class Scope:
     opened: frozenset[str] = frozenset()
     fixed: Mapping[str, Affine] = field(default_factory=dict)
     places: Mapping[str, Place] = field(default_factory=dict)
+    copies: Mapping[tuple[str, str], Copy] = field(default_factory=dict)
 
     def with_frame(self, frame: Frame) -> "Scope":
         """A stage begins: its variables get their ranges."""
@@ -45,6 +57,10 @@ class Scope:
     def put(self, frame: Frame) -> "Scope":
         """Another frame for a stage that is here already."""
         return replace(self, frames={**self.frames, frame.stage.name: frame})
+
+    def with_copy(self, copy: Copy) -> "Scope":
+        """An operand is packed from here on."""
+        return replace(self, copies={**self.copies, (copy.pack.stage, copy.pack.tensor): copy})
 
     def fix(self, stage: str, name: str, value: int) -> "Scope":
         """A variable of a stage takes one value from here on."""
@@ -75,4 +91,4 @@ def all_static(names: Sequence[str], bounds: Mapping[str, Bound]) -> bool:
 
 
 def has_vector(names: Sequence[str], bounds: Mapping[str, Bound]) -> bool:
-    return any(bounds[n].kind is LoopKind.VECTOR for n in names)
+    return any(n in bounds and bounds[n].kind is LoopKind.VECTOR for n in names)

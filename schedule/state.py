@@ -334,7 +334,9 @@ def _check_place(state: State, step: Step, stage: str, consumer: str, loop: str)
     readers = state.program.consumers(stage)
     outside = [s.name for s in readers if not _is_inside(state, s.name, consumer, loop)]
     if not readers or outside:
-        raise IllegalStep(step, f"{', '.join(outside) or 'nobody'} reads {stage} outside of {consumer}.{loop}")
+        raise IllegalStep(
+            step, f"{', '.join(outside) or 'nobody'} reads {stage} outside of {consumer}.{loop}"
+        )
     if _is_in_vector(state.plans[consumer], loop):
         raise IllegalStep(step, f"{consumer}.{loop} is inside a vectorized loop")
 

@@ -153,7 +153,9 @@ def _may_overlap(state: State, scope: Scope, name: str, condition: Condition, re
         return False
     if frame.stage.reducer is not None and any(frame.plan.kind(x) is LoopKind.PARALLEL for x in done):
         return False  # two threads would accumulate into the same elements
-    if any(n in p.loops for p in state.packs for n in outer) or any(state.packs_at(name, x) for x in done[:-1]):
+    if any(n in p.loops for p in state.packs for n in outer) or any(
+        state.packs_at(name, x) for x in done[:-1]
+    ):
         return False
     hosts = [n for n, x in enumerate(done[:-1]) if (name, x) in state.attached]
     return all(_stays_inside(frame, form, done[: n + 1], total, span) for n in hosts)
