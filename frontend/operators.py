@@ -15,6 +15,13 @@ from tunesmith.frontend.convolutions import (
     group_conv2d,
     max_pool2d,
 )
+from tunesmith.frontend.families import (
+    conv2d_bn_relu,
+    conv2d_capsule,
+    conv2d_nchw,
+    conv2d_transpose,
+    transpose_batch_matmul,
+)
 from tunesmith.frontend.text import activated, operand
 
 __all__ = [
@@ -165,8 +172,13 @@ OPERATORS: Mapping[str, Callable[..., str]] = {
         conv3d,
         depthwise_conv2d,
         group_conv2d,
+        conv2d_nchw,
+        conv2d_bn_relu,
+        conv2d_transpose,
+        conv2d_capsule,
         max_pool2d,
         avg_pool2d,
+        transpose_batch_matmul,
         softmax,
         layer_norm,
         rms_norm,
