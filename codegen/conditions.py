@@ -5,7 +5,7 @@ from tunesmith.ir.affine import Affine
 
 __all__ = ["Conditions"]
 
-_FAR = 1 << 30  # beyond the reach of any lane, so that lane conditions are exact in 32 bits
+_FAR = 1 << 30
 
 
 class Conditions:
@@ -65,11 +65,14 @@ class Conditions:
     def _compare_lanes(self, form: Affine) -> str:
         lane, f = self.at.lane, self.at.f
         assert lane is not None
-        lanes, kind = lane.lanes, f"<{lane.lanes} x i32>"
-        base = f.emit(f"call i64 @llvm.smax.i64(i64 {self.at.integer(form)}, i64 {-_FAR})")
-        base = f.emit(f"trunc i64 {self.at.minimum(base, str(_FAR))} to i32")
-        one = f.emit(f"insertelement {kind} poison, i32 {base}, i64 0")
+        lanes, step = lane.lanes, form.coefficient(lane.var)
+        base, bits = self.at.integer(form), 64
+        if abs(step) * lanes < _FAR:  # exact in half the bits, all that is farther off held at a distance
+            base = f.emit(f"call i64 @llvm.smax.i64(i64 {base}, i64 {-_FAR})")
+            base, bits = f.emit(f"trunc i64 {self.at.minimum(base, str(_FAR))} to i32"), 32
+        kind = f"<{lanes} x i{bits}>"
+        one = f.emit(f"insertelement {kind} poison, i{bits} {base}, i64 0")
         bases = f.emit(f"shufflevector {kind} {one}, {kind} poison, <{lanes} x i32> zeroinitializer")
-        steps = ", ".join(f"i32 {i * form.coefficient(lane.var)}" for i in range(lanes))
+        steps = ", ".join(f"i{bits} {i * step}" for i in range(lanes))
         values = f.emit(f"add {kind} {bases}, <{steps}>")
         return f.emit(f"icmp sge {kind} {values}, zeroinitializer")

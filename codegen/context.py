@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from tunesmith.codegen.text import Function, Text
-from tunesmith.ir.affine import Affine, constant
+from tunesmith.ir.affine import Affine, Range, constant, interval
 from tunesmith.ir.loopnest import Buffer, Role
 
 __all__ = ["Context", "Lane", "Level", "Slot", "alignment"]
@@ -44,8 +44,8 @@ def alignment(b: Buffer) -> int:
 
 class Context:
     """``vars`` maps loop variables to SSA names, or to ints while their loop is unrolled; ``depth`` to the
-    level (index into ``levels``) at which they get their value. ``mask`` is a vector of i1, None when every
-    lane is on; there is none without a ``lane``.
+    level (index into ``levels``) at which they get their value, ``ranges`` to the values they can take.
+    ``mask`` is a vector of i1, None when every lane is on; there is none without a ``lane``.
     """
 
     def __init__(self, slots: Mapping[str, Slot]) -> None:
@@ -54,6 +54,7 @@ class Context:
         self.slots = dict(slots)
         self.vars: dict[str, str | int] = {}
         self.depth: dict[str, int] = {}
+        self.ranges: dict[str, Range] = {}
         self.levels = [Level(self.entry)]
         self.lane: Lane | None = None
         self.mask: str | None = None
@@ -69,12 +70,12 @@ class Context:
         self.forget_written()
 
     @contextmanager
-    def variable(self, name: str, value: str) -> Iterator[None]:
+    def variable(self, name: str, value: str, reach: Range) -> Iterator[None]:
         """A block in which a variable has a value: what depends on it is hoisted to here, not above."""
         hoisted: Text = []
         self.f.out.append(hoisted)
         self.levels.append(Level(hoisted))
-        self.vars[name], self.depth[name] = value, len(self.levels) - 1
+        self.vars[name], self.depth[name], self.ranges[name] = value, len(self.levels) - 1, reach
         with self.block():
             yield
         self.levels.pop()
@@ -106,6 +107,12 @@ class Context:
         """The form with the variables of unrolled loops replaced by their values."""
         known = {n: constant(v) for n in form.names if isinstance(v := self.vars.get(n), int)}
         return form.substitute(known)
+
+    def reach(self, form: Affine) -> Range:
+        """Bounds of a resolved form over all that the variables, the lane among them, can be."""
+        if self.lane is None:
+            return interval(form, self.ranges)
+        return interval(form, {**self.ranges, self.lane.var: (0, self.lane.lanes - 1)})
 
     def depends_on_lane(self, form: Affine) -> bool:
         return self.lane is not None and form.coefficient(self.lane.var) != 0

@@ -4,13 +4,14 @@ Unrolled loops are expanded here, the vectorized loop becomes vector values, reg
 with constant indices that SROA turns into registers. This module writes the functions around the statements.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import groupby
 
 from tunesmith.codegen.binary import PREPARE, REPEAT, RUN
 from tunesmith.codegen.context import Context, Slot, alignment
 from tunesmith.codegen.statements import CodeTooLarge, Statements
 from tunesmith.codegen.text import flatten
-from tunesmith.ir.loopnest import For, LoopNest, Stmt, Store, Update, walk_statements
+from tunesmith.ir.loopnest import For, LoopKind, LoopNest, Stmt, Store, Update, walk_statements
 
 __all__ = ["CodeTooLarge", "emit_module"]
 
@@ -28,15 +29,15 @@ def emit_module(nest: LoopNest, threads: int, max_lines: int = 60_000) -> str:
     Parallel loops ask OpenMP for ``threads`` threads. Raises CodeTooLarge.
     """
     module = _Module(nest, threads, max_lines)
-    parts = [module.function("kernel", nest.body), _run("kernel", RUN, nest), _repeat()]
+    parts = [*module.entry(RUN, "kernel", nest.body), _repeat()]
     if nest.prepare:
-        parts += [module.function("pack", nest.prepare), _run("pack", PREPARE, nest)]
-    return "\n\n".join([*module.outlined, *parts, _DECLARATIONS, _ATTRIBUTES])
+        parts += module.entry(PREPARE, "pack", nest.prepare)
+    return "\n\n".join([*parts, _DECLARATIONS, _ATTRIBUTES])
 
 
-def _run(inner: str, symbol: str, nest: LoopNest) -> str:
+def _run(inner: str, symbol: str, nest: LoopNest, linkage: str = "") -> str:
     """The entry point: pointers out of the array, then the function that knows they do not overlap."""
-    lines = [f"define void @{symbol}(ptr %buffers) #0 {{", "entry:"]
+    lines = [f"define {linkage}void @{symbol}(ptr %buffers) #0 {{", "entry:"]
     args = ["ptr %buffers"]
     for i, b in enumerate(nest.buffers):
         lines.append(f"  %q{i} = getelementptr inbounds ptr, ptr %buffers, i64 {i}")
@@ -61,44 +62,51 @@ exit:
 }}"""
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Module:
-    """``outlined`` collects the functions of parallel loops, each with its entry point."""
-
     nest: LoopNest
     threads: int
     max_lines: int
-    outlined: list[str] = field(default_factory=list)
 
-    def function(self, name: str, body: tuple[Stmt, ...]) -> str:
-        statements = self._statements(body)
-        statements.emit(body)
-        return self._text(name, statements)
+    def entry(self, symbol: str, name: str, body: tuple[Stmt, ...]) -> list[str]:
+        """The functions of an entry point. With threads, each parallel loop is a function of its own and so
+        is the code between two of them: within a function, its pointers are the only way to the buffers.
+        """
+        parts = [(is_parallel, tuple(run)) for is_parallel, run in groupby(body, self._is_parallel)]
+        if not any(is_parallel for is_parallel, _ in parts):
+            return [self._function(name, body), _run(name, symbol, self.nest)]
+        functions, calls = [], []
+        for n, (is_parallel, run) in enumerate(parts):
+            for m, stmts in enumerate([(s,) for s in run] if is_parallel else [run]):
+                part = f"{name}.{n}.{m}"
+                functions.append(self._function(f"{part}.body", stmts, is_parallel))
+                functions.append(_run(f"{part}.body", part, self.nest, "internal "))
+                calls.append(self._call(part, is_parallel))
+        return [
+            *functions,
+            "\n".join([f"define void @{symbol}(ptr %buffers) #0 {{", *calls, "  ret void", "}"]),
+        ]
 
-    def parallel(self, loop: For) -> str:
-        """The body of a parallel loop as a function of its own; returns the function's name."""
-        name = f"parallel{len(self.outlined)}"
-        self.outlined.append("")  # keep the number
-        at = len(self.outlined) - 1
-        statements = self._statements(loop.body)
-        statements.chunk(loop)
-        entry = _run(f"{name}.body", name, self.nest).replace("define void", "define internal void", 1)
-        self.outlined[at] = f"{self._text(f'{name}.body', statements)}\n\n{entry}"
-        return name
+    def _call(self, part: str, is_parallel: bool) -> str:
+        if not is_parallel:
+            return f"  call void @{part}(ptr %buffers)"
+        return f"  call void @GOMP_parallel(ptr @{part}, ptr %buffers, i32 {self.threads}, i32 0)"
 
-    def _statements(self, body: tuple[Stmt, ...]) -> Statements:
+    def _is_parallel(self, s: Stmt) -> bool:
+        return self.threads > 1 and isinstance(s, For) and s.kind is LoopKind.PARALLEL
+
+    def _function(self, name: str, body: tuple[Stmt, ...], is_parallel: bool = False) -> str:
         written = {s.buffer for s in walk_statements(body) if isinstance(s, Store | Update)}
-        slots = {
-            b.name: Slot(b, f"%p{i}", alignment(b), b.name in written)
-            for i, b in enumerate(self.nest.buffers)
-        }
-        outline = self.parallel if self.threads > 1 else None
-        return Statements(Context(slots), self.threads, self.max_lines, outline)
-
-    def _text(self, name: str, statements: Statements) -> str:
-        params = ", ".join(
-            f"ptr noalias nocapture align {alignment(b)} %p{i}" for i, b in enumerate(self.nest.buffers)
-        )
+        buffers = self.nest.buffers
+        slots = {b.name: Slot(b, f"%p{i}", alignment(b), b.name in written) for i, b in enumerate(buffers)}
+        statements = Statements(Context(slots), self.max_lines)
+        if is_parallel:
+            (loop,) = body
+            assert isinstance(loop, For)
+            statements.chunk(loop)
+        else:
+            statements.emit(body)
+        params = ", ".join(f"ptr noalias nocapture align {alignment(b)} %p{i}" for i, b in enumerate(buffers))
         head = f"define internal void @{name}(ptr %buffers, {params}) noinline #0 {{"
         at = statements.at
         return "\n".join([head, "entry:", *flatten(at.entry), at.f.text(), "  ret void", "}"])

@@ -2,8 +2,10 @@
 
 Address arithmetic is emitted once, at the loop whose variable it depends on; loads of operands that nothing
 writes are emitted once a block. Under a mask, memory of lanes that are off is not touched, except in local
-buffers, which are large enough for every lane.
+buffers, where whole vectors are what dissolves into registers: they get room for lanes past their end.
 """
+
+from dataclasses import dataclass
 
 from tunesmith.codegen.context import Context, Level, Slot, alignment
 from tunesmith.codegen.text import Value, scalar_type, vector_type
@@ -14,29 +16,42 @@ from tunesmith.ir.loopnest import Buffer, Role
 __all__ = ["Memory"]
 
 _OWN_SLOT_BYTES = 8192  # local buffers up to this size get a slot a use, so that SROA can dissolve each
+_SPARE = 128  # elements past the end of a local buffer that lanes may reach
+
+
+@dataclass
+class _Room:
+    """Stack space: how many elements it holds, and the line of the entry block that makes it."""
+
+    line: int
+    elements: int = 0
 
 
 class Memory:
     def __init__(self, context: Context) -> None:
         self.at = context
         self.f = context.f
-        self.shared: dict[str, tuple[str, int, int]] = {}
+        self.rooms: dict[str, _Room] = {}
+        self.shared: dict[str, str] = {}
 
     def local(self, b: Buffer) -> Slot:
         """Stack space for a local buffer; large ones of one name share theirs."""
-        kind = f"[{b.elements} x {scalar_type(b.dtype)}]"
-        entry = self.at.entry
-        if b.size_bytes <= _OWN_SLOT_BYTES:
+        pointer = self.shared.get(b.name) if b.size_bytes > _OWN_SLOT_BYTES else None
+        if pointer is None:
             pointer = f"%a{next(self.f.numbers)}"
-            entry.append(f"  {pointer} = alloca {kind}, align 64")
-        else:
-            pointer, size, line = self.shared.get(b.name, (f"%a{next(self.f.numbers)}", 0, len(entry)))
-            if size == 0:
-                entry.append("")
-            if b.size_bytes > size:
-                entry[line] = f"  {pointer} = alloca {kind}, align 64"
-            self.shared[b.name] = (pointer, max(size, b.size_bytes), line)
-        return Slot(b, pointer, alignment(b), True)
+            self.rooms[pointer] = _Room(len(self.at.entry))
+            self.at.entry.append("")
+        if b.size_bytes > _OWN_SLOT_BYTES:
+            self.shared[b.name] = pointer
+        slot = Slot(b, pointer, alignment(b), True)
+        self._make_room(slot, b.elements)
+        return slot
+
+    def _make_room(self, slot: Slot, elements: int) -> None:
+        room, kind = self.rooms[slot.pointer], scalar_type(slot.buffer.dtype)
+        if elements > room.elements:
+            room.elements = elements
+            self.at.entry[room.line] = f"  {slot.pointer} = alloca [{elements} x {kind}], align {slot.align}"
 
     def lane_stride(self, slot: Slot, index: tuple[Affine, ...]) -> int:
         """Elements between neighbouring lanes; 0 outside of a vectorized loop."""
@@ -54,11 +69,14 @@ class Memory:
         if known is not None:
             return known
         if not stride:
-            value = self._load_scalar(slot, flat)
-        elif stride == 1:
-            value = self._load_vector(slot, flat, lanes)
+            return self.f.remember(key, self._load_scalar(slot, flat))
+        mask = self._mask(slot, flat)
+        if stride == 1:
+            value = self._load_vector(slot, flat, lanes, mask)
         else:
-            value = self._gather(slot, flat, stride, lanes)
+            value = self._gather(slot, flat, stride, lanes, mask)
+        if mask is None and self.at.mask is not None:  # lanes that are off may hold what was never written
+            value = Value(self.f.emit(f"freeze {vector_type(slot.buffer.dtype, lanes)} {value.name}"), lanes)
         return self.f.remember(key, value)
 
     def _load_scalar(self, slot: Slot, flat: Affine) -> Value:
@@ -66,10 +84,9 @@ class Memory:
         align = slot.buffer.dtype.size_bytes
         return Value(self.f.emit(f"load {element}, ptr {self._pointer(slot, flat)}, align {align}"))
 
-    def _load_vector(self, slot: Slot, flat: Affine, lanes: int) -> Value:
+    def _load_vector(self, slot: Slot, flat: Affine, lanes: int, mask: str | None) -> Value:
         dtype = slot.buffer.dtype
         kind, pointer = vector_type(dtype, lanes), self._pointer(slot, flat)
-        mask = self._mask(slot)
         if mask is None:
             return Value(self.f.emit(f"load {kind}, ptr {pointer}, align {dtype.size_bytes}"), lanes)
         zero = self.f.float_constant(0.0, dtype, lanes).name
@@ -79,11 +96,10 @@ class Memory:
         )
         return Value(self.f.emit(call), lanes)
 
-    def _gather(self, slot: Slot, flat: Affine, stride: int, lanes: int) -> Value:
+    def _gather(self, slot: Slot, flat: Affine, stride: int, lanes: int, mask: str | None) -> Value:
         """Scalar loads joined into a vector; under a mask, lanes that are off load nothing."""
         dtype = slot.buffer.dtype
         kind, element, align = vector_type(dtype, lanes), scalar_type(dtype), dtype.size_bytes
-        mask = self._mask(slot)
         if mask is not None:
             pointers = self._lane_pointers(slot, flat, stride, lanes)
             zero = self.f.float_constant(0.0, dtype, lanes).name
@@ -99,8 +115,15 @@ class Memory:
             joined = self.f.emit(f"insertelement {kind} {joined}, {element} {one}, i64 {i}")
         return Value(joined, lanes)
 
-    def _mask(self, slot: Slot) -> str | None:
-        return None if slot.buffer.role is Role.LOCAL else self.at.mask
+    def _mask(self, slot: Slot, flat: Affine) -> str | None:
+        """The mask that memory is accessed under; None where lanes that are off do no harm."""
+        if self.at.mask is None or slot.buffer.role is not Role.LOCAL:
+            return self.at.mask
+        lo, hi = self.at.reach(flat)
+        if lo < 0 or hi >= 2 * slot.buffer.elements + _SPARE:
+            return self.at.mask
+        self._make_room(slot, hi + 1)
+        return None
 
     # -- stores -------------------------------------------------------------------------------------------
 
@@ -110,7 +133,7 @@ class Memory:
         self.at.forget(slot)
         if lane is None or not flat.coefficient(lane.var):
             return self._store_scalar(slot, flat, value)
-        dtype, mask = slot.buffer.dtype, self._mask(slot)
+        dtype, mask = slot.buffer.dtype, self._mask(slot, flat)
         value = self.f.splat(value, lane.lanes, dtype)
         if mask is None and self.at.mask is not None:  # a local buffer keeps the lanes that are off
             old = self.read(slot, index)
@@ -149,7 +172,7 @@ class Memory:
     def _is_aligned(self, flat: Affine, lanes: int) -> bool:
         assert self.at.lane is not None
         others = (c for n, c in flat.terms if n != self.at.lane.var)
-        return all(c % lanes == 0 for c in (*others, flat.const))
+        return lanes.bit_count() == 1 and all(c % lanes == 0 for c in (*others, flat.const))
 
     def _scatter_masked(self, slot: Slot, flat: Affine, stride: int, value: Value, mask: str) -> None:
         dtype, lanes = slot.buffer.dtype, value.lanes

@@ -1,6 +1,10 @@
-"""Statements of one function: unrolled loops are expanded, the vectorized loop becomes vector values."""
+"""Statements of one function: unrolled loops are expanded, the vectorized loop becomes vector values.
+
+A parallel loop is a serial one here; its function asks for its share with ``chunk``.
+"""
 
 from collections.abc import Callable
+from operator import floordiv, mod
 
 from tunesmith.codegen.conditions import Conditions
 from tunesmith.codegen.context import Context, Lane
@@ -22,34 +26,29 @@ from tunesmith.ir.loopnest import (
 
 __all__ = ["CodeTooLarge", "Statements"]
 
+_LET: dict[LetOp, Callable[[int, int], int]] = {LetOp.MIN: min, LetOp.DIV: floordiv, LetOp.MOD: mod}
+
 
 class CodeTooLarge(Exception):
     """Unrolling would give more instructions than the limit."""
 
 
 class Statements:
-    """``outline`` makes a function of a parallel loop's body and tells its name; without it they are serial.
+    """Raises CodeTooLarge after ``limit`` statements."""
 
-    Raises CodeTooLarge after ``limit`` statements.
-    """
-
-    def __init__(
-        self, context: Context, threads: int, limit: int, outline: Callable[[For], str] | None
-    ) -> None:
+    def __init__(self, context: Context, limit: int) -> None:
         self.at = context
         self.f = context.f
         self.memory = Memory(context)
         self.values = Values(context, self.memory)
-        self.threads = threads
         self.limit = limit
-        self.outline = outline
-        self.streaming = False
+        self.streaming: bool | None = None  # None: no loop has decided yet
         self.emitted = 0
 
     def emit(self, stmts: tuple[Stmt, ...]) -> None:
         for s in stmts:
             match s:
-                case For() if len(self.at.levels) == 1 and s.kind is not LoopKind.PARALLEL:
+                case For() if len(self.at.levels) == 1:
                     self._twice_if_streamed(s, self._for)
                 case For():
                     self._for(s)
@@ -82,10 +81,6 @@ class Statements:
             case LoopKind.VECTOR if s.extent > 1:
                 with self.at.lanes(Lane(s.var, s.extent), None):
                     self.emit(s.body)
-            case LoopKind.PARALLEL if self.outline is not None and len(self.at.levels) == 1:
-                name = self.outline(s)
-                self.f.line(f"call void @GOMP_parallel(ptr @{name}, ptr %buffers, i32 {self.threads}, i32 0)")
-                self.at.forget_written()
             case LoopKind.VECTOR:
                 self.at.vars[s.var] = 0
                 self.emit(s.body)
@@ -124,7 +119,7 @@ class Statements:
         f.start(head)
         phi: Text = []
         f.out.append(phi)
-        with self.at.variable(s.var, i):
+        with self.at.variable(s.var, i, (0, s.extent - 1)):
             self.emit(s.body)
         phi.append(f"  {i} = phi i64 [ {start}, %{before} ], [ {following}, %{f.label} ]")
         f.line(f"{following} = add nuw nsw i64 {i}, 1")
@@ -135,7 +130,7 @@ class Statements:
     def _twice_if_streamed(self, s: For, emit: Callable[[For], None]) -> None:
         """Code with streamed stores comes twice: they need aligned results, which are known at run time."""
         streamed = {x.buffer for x in walk_statements((s,)) if isinstance(x, Store) and x.stream}
-        if not streamed or self.streaming:
+        if not streamed or self.streaming is not None:
             return emit(s)
         f, joined = self.f, ""
         for name in sorted(streamed):
@@ -152,21 +147,28 @@ class Statements:
                 emit(s)
             if self.streaming:
                 f.line("fence seq_cst")  # streamed stores are not ordered with others by themselves
-            self.streaming = False
             f.branch(done)
+        self.streaming = None
         f.start(done)
         return None
 
     # -- what stands in loops -----------------------------------------------------------------------------
 
     def _let(self, s: Let) -> None:
-        value = self.at.integer(s.value)
+        form = self.at.resolved(s.value)
+        if not form.terms:
+            self.at.vars[s.var] = _LET[s.op](form.const, s.operand)
+            return self.emit(s.body)
+        value, (lo, hi) = self.at.integer(form), self.at.reach(form)
         if s.op is LetOp.MIN:
-            name = self.at.minimum(value, str(s.operand))
+            name, reach = self.at.minimum(value, str(s.operand)), (min(lo, s.operand), min(hi, s.operand))
+        elif s.op is LetOp.DIV:
+            name, reach = self.f.emit(f"udiv i64 {value}, {s.operand}"), (lo // s.operand, hi // s.operand)
         else:
-            name = self.f.emit(f"{'udiv' if s.op is LetOp.DIV else 'urem'} i64 {value}, {s.operand}")
-        with self.at.variable(s.var, name):
+            name, reach = self.f.emit(f"urem i64 {value}, {s.operand}"), (0, s.operand - 1)
+        with self.at.variable(s.var, name, reach):
             self.emit(s.body)
+        return None
 
     def _if(self, s: If) -> None:
         conds = Conditions(self.at, s.conds)
@@ -210,7 +212,7 @@ class Statements:
         self._count()
         slot = self.at.slots[s.buffer]
         value = self.values.expression(s.value, slot.buffer.dtype)
-        self.memory.write(slot, s.index, value, stream=s.stream and self.streaming)
+        self.memory.write(slot, s.index, value, stream=s.stream and self.streaming is True)
 
     def _update(self, s: Update) -> None:
         self._count()

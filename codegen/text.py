@@ -1,5 +1,6 @@
 """A small builder of LLVM IR text: names, blocks with insertion points, constants, memoised values."""
 
+import math
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -21,6 +22,13 @@ def scalar_type(dtype: DType) -> str:
 
 def vector_type(dtype: DType, lanes: int) -> str:
     return f"<{lanes} x {_TYPES[dtype]}>" if lanes else _TYPES[dtype]
+
+
+def _round_to_f32(value: float) -> float:
+    try:
+        return float(struct.unpack("f", struct.pack("f", value))[0])
+    except OverflowError:
+        return math.copysign(math.inf, value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +96,7 @@ class Function:
         return "\n".join(flatten(self.out))
 
     def float_constant(self, value: float, dtype: DType, lanes: int = 0) -> Value:
-        exact = struct.unpack("f", struct.pack("f", value))[0] if dtype is DType.F32 else value
+        exact = _round_to_f32(value) if dtype is DType.F32 else value
         bits = struct.unpack("<Q", struct.pack("<d", exact))[0]
         text = f"0x{bits:016X}"
         if lanes:
