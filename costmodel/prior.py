@@ -257,12 +257,12 @@ def _lines(access: Access, serial: list[LoopShape], static: list[LoopShape], one
         inner = ones
         for loop in static:
             if loop.name in steps:
-                inner = inner + steps[loop.name] * (loop.extent - 1)
+                inner = inner + np.abs(steps[loop.name]) * (loop.extent - 1)
         reach[-1] = inner
         for d in range(len(serial) - 1, -1, -1):
             loop = serial[d]
             moved = steps.get(loop.name)
-            reach[d] = reach[d + 1] if moved is None else reach[d + 1] + moved * (loop.extent - 1)
+            reach[d] = reach[d + 1] if moved is None else reach[d + 1] + np.abs(moved) * (loop.extent - 1)
         places.append(np.minimum(reach, extent))
     if not places:
         return _Lines(np.ones((len(serial) + 1, len(ones))), ())

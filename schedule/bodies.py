@@ -6,10 +6,10 @@ from tunesmith.ir.affine import Affine, constant, var
 from tunesmith.ir.expr import Expr, Load, Within, children, loads, rebuild, walk
 from tunesmith.ir.program import Program
 from tunesmith.schedule.frame import Frame
-from tunesmith.schedule.scope import Copy, Scope
+from tunesmith.schedule.scope import Copy, Scope, has_vector
 from tunesmith.schedule.steps import IllegalStep
 
-__all__ = ["body_at", "without_needless_guards"]
+__all__ = ["body_at", "settled_guard", "without_needless_guards"]
 
 
 def body_at(scope: Scope, stage: str, e: Expr) -> Expr:
@@ -25,11 +25,27 @@ def body_at(scope: Scope, stage: str, e: Expr) -> Expr:
             return Load(place.buffer, tuple(i - b for i, b in zip(at, place.bases, strict=True)))
         case Within(conds, a, b):
             forms = tuple(c.substitute(values) for c in conds)
+            if forms in scope.refuted:
+                return body_at(scope, stage, b)
             left = tuple(f for f in forms if not scope.known.proves(f))
             inner = body_at(scope, stage, a)
             return Within(left, inner, body_at(scope, stage, b)) if left else inner
         case _:
             return rebuild(e, tuple(body_at(scope, stage, c) for c in children(e)))
+
+
+def settled_guard(scope: Scope, frame: Frame) -> tuple[Affine, ...] | None:
+    """The conditions of a guard in the stage's body that are decided by the loops open already."""
+    for node in walk(frame.stage.body):
+        if not isinstance(node, Within):
+            continue
+        forms = tuple(c.substitute(frame.values) for c in node.conds)
+        names = {n for f in forms for n in f.names}
+        if forms in scope.refuted or not names <= scope.opened or has_vector(names, frame.bounds):
+            continue
+        if any(f.terms and not scope.known.proves(f) for f in forms):
+            return forms
+    return None
 
 
 def _load_packed(scope: Scope, copy: Copy, at: tuple[Affine, ...]) -> Load:

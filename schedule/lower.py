@@ -25,7 +25,7 @@ from tunesmith.ir.loopnest import (
     Update,
 )
 from tunesmith.ir.program import Program, Stage
-from tunesmith.schedule.bodies import body_at, without_needless_guards
+from tunesmith.schedule.bodies import body_at, settled_guard, without_needless_guards
 from tunesmith.schedule.frame import Bound, Frame, Span, make_frame
 from tunesmith.schedule.packing import pack_operand
 from tunesmith.schedule.regions import region_of, whole_spans
@@ -168,7 +168,7 @@ class _Lowering:
             return inside(scope.fix(name, variable, 0))
         if kind is LoopKind.VECTOR and extent > self.limits.lanes:
             raise IllegalStep(f"vectorize {variable}", f"{extent} lanes, at most {self.limits.lanes}")
-        full = full_trips(scope, frame, variable, kind, extent) if not limits else extent
+        full = extent if limits else full_trips(self.state, scope, name, loops, extent)
         if full < extent:
             return self._with_remainder(scope, frame, variable, extent, full, loops, leaf, attach)
         known = scope.known.with_range(variable, 0, extent - 1)
@@ -227,13 +227,29 @@ class _Lowering:
         scope, copies, buffers = self._packs(scope, f"{name}.{loop}")
 
         def go_on(sc: Scope) -> tuple[Stmt, ...]:
-            return self._open(sc, name, rest, leaf)
+            return self._unswitched(sc, name, rest, leaf)
 
         out = copies + self._hosted(scope, self.state.attached.get((name, loop), ()), go_on)
         for buffer in reversed(buffers):
             self._check_stack(f"pack {buffer.name}", buffer)
             out = (Alloc(buffer, out),)
         return out
+
+    def _unswitched(self, scope: Scope, name: str, rest: tuple[str, ...], leaf: Leaf) -> tuple[Stmt, ...]:
+        """The rest of an elementwise stage's loops; twice if a guard is decided outside of them, so that
+        padding is filled and data copied by loops without tests."""
+        frame = scope.frames[name]
+        hosts = any((name, loop) in self.state.attached for loop in rest)
+        guard = settled_guard(scope, frame) if rest and frame.stage.reducer is None and not hosts else None
+        if guard is None:
+            return self._open(scope, name, rest, leaf)
+        left = tuple(f for f in guard if not scope.known.proves(f))
+        known = scope.known
+        for form in left:
+            known = known.with_fact(form)
+        inside = self._unswitched(replace(scope, known=known), name, rest, leaf)
+        outside = replace(scope, refuted=scope.refuted | {guard})
+        return (If(left, inside, self._unswitched(outside, name, rest, leaf)),)
 
     # -- stages and packs inside loops --------------------------------------------------------------------
 

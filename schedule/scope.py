@@ -1,6 +1,6 @@
 """Scopes: all that is known at one point of the nest while a schedule is lowered."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
@@ -37,7 +37,8 @@ class Scope:
     """``opened``: variables that have a value here; ``fixed``: those among them whose value is static.
 
     ``frames`` holds the stages whose loops are around, ``places`` every tensor that can be read or written,
-    ``copies`` the packed operands by reader and tensor.
+    ``copies`` the packed operands by reader and tensor. ``refuted``: conditions of guards that do not all
+    hold here.
     """
 
     known: Knowledge = field(default_factory=Knowledge)
@@ -46,6 +47,7 @@ class Scope:
     fixed: Mapping[str, Affine] = field(default_factory=dict)
     places: Mapping[str, Place] = field(default_factory=dict)
     copies: Mapping[tuple[str, str], Copy] = field(default_factory=dict)
+    refuted: frozenset[tuple[Affine, ...]] = frozenset()
 
     def with_frame(self, frame: Frame) -> "Scope":
         """A stage begins: its variables get their ranges."""
@@ -90,5 +92,5 @@ def all_static(names: Sequence[str], bounds: Mapping[str, Bound]) -> bool:
     return all(n in bounds and bounds[n].kind in _STATIC for n in names)
 
 
-def has_vector(names: Sequence[str], bounds: Mapping[str, Bound]) -> bool:
+def has_vector(names: Collection[str], bounds: Mapping[str, Bound]) -> bool:
     return any(n in bounds and bounds[n].kind is LoopKind.VECTOR for n in names)

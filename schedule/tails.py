@@ -42,10 +42,16 @@ def clamp(
     return extent, tuple(dict.fromkeys(limits)), facts
 
 
-def full_trips(scope: Scope, frame: Frame, variable: str, kind: LoopKind, extent: int) -> int:
-    """Trips before a remainder that needs its own code; ``extent`` when there is none."""
-    if kind in (LoopKind.PARALLEL, LoopKind.VECTOR):
+def full_trips(state: State, scope: Scope, name: str, loops: tuple[str, ...], extent: int) -> int:
+    """Trips of a stage's next loop before a remainder that needs its own code; ``extent`` when there is none.
+
+    ``loops`` are the next loop and those inside it.
+    """
+    frame = scope.frames[name]
+    variable = frame.variable(loops[0])
+    if frame.plan.kind(loops[0]) in (LoopKind.PARALLEL, LoopKind.VECTOR):
         return extent
+    opened = replace(scope, opened=scope.opened | {variable})
     for condition in frame.conditions:
         form = condition.form
         step = -form.coefficient(variable)
@@ -53,6 +59,8 @@ def full_trips(scope: Scope, frame: Frame, variable: str, kind: LoopKind, extent
         if step <= 0 or not inner or _is_masked(condition, inner, frame.bounds):
             continue
         if any(n in scope.opened for n in form.names) or not all_static(inner, frame.bounds):
+            continue
+        if condition.tail is Tail.OVERLAP and _may_overlap(state, opened, name, condition, loops[1:]):
             continue
         worst = interval(form + var(variable) * step, ranges_of(inner, frame.bounds))[0]
         extent = min(extent, max(worst // step + 1, 0))
@@ -118,8 +126,7 @@ def _specialise(scope: Scope, name: str, condition: Condition, again: Leaf) -> t
     if left == 0 or left >= span:  # all of the tile, or nothing
         return _unless_known(scope, outer, again(whole))
     part = _resolve(scope, name, condition, outer + (1 - left), constant(left - 1) + inner)
-    rest = _unless_known(scope, outer + (1 - left), again(part))
-    return (If((outer + low,), again(whole), rest),)
+    return (If((outer + low,), again(whole), _unless_known(scope, outer, again(part))),)
 
 
 def _unless_known(scope: Scope, form: Affine, stmts: tuple[Stmt, ...]) -> tuple[Stmt, ...]:

@@ -46,7 +46,9 @@ def _stage_steps(program: Program, stage: Stage, target: Target) -> list[Step]:
         return _spatial_lanes(stage, last.name, min(lanes, last.extent), target.threads)
     axis = reduces_contiguously(program, stage)
     extent = next((a.extent for a in stage.reduce_axes if a.name == axis), 0)
-    if axis is not None and extent >= 2 * lanes and last is not None:
+    if axis is not None and extent >= 2 * lanes:
+        if last is None:
+            return _one_value(stage, axis, min(8 * lanes, extent // 2))
         return _reduced_lanes(stage, axis, lanes, target.threads)
     return _parallel(stage.name, [a for a in stage.axes if a.extent > 1], target.threads, stage)
 
@@ -76,6 +78,17 @@ def _spatial_lanes(stage: Stage, axis: str, lanes: int, threads: int) -> list[St
         Vectorize(stage.name, f"{axis}.1"),
     ]
     return steps + [Parallel(stage.name, x) for x in first]
+
+
+def _one_value(stage: Stage, axis: str, width: int) -> list[Step]:
+    """A reduction to one value: many partial results, which also keep long sums accurate."""
+    partial = f"{stage.name}.rf"
+    spatial, reduce = [a.name for a in stage.axes], [a.name for a in stage.reduce_axes]
+    return [
+        RFactor(stage.name, axis, width),
+        Reorder(partial, (*spatial, *reduce, "lane")),
+        Vectorize(partial, "lane"),
+    ]
 
 
 def _reduced_lanes(stage: Stage, axis: str, lanes: int, threads: int) -> list[Step]:

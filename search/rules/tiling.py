@@ -6,11 +6,14 @@ The consumer (an elementwise stage of the same shape, or the copy that a cache w
       the reduction, into a local buffer that becomes registers
       the consumer, over the register tile
 
-Variants: the order of the outer and of the middle loops, operands packed or not, where producers stand.
+Variants: the order of the outer and of the middle loops, operands packed or not, where producers stand, and
+whether the reduction is blocked: then a stage that sums up blocks stands between the two, holding the whole
+tile of the outer loops, so that each block's share of an operand stays in the first cache.
 """
 
 from dataclasses import dataclass
 from itertools import product
+from math import prod
 
 from tunesmith.ir.expr import loads
 from tunesmith.ir.program import Program, Stage
@@ -20,10 +23,13 @@ from tunesmith.schedule import (
     CacheWrite,
     ComputeAt,
     Fuse,
+    Hole,
     IllegalStep,
     Pack,
     Parallel,
+    Part,
     Reorder,
+    RFactor,
     Split,
     Step,
     Unroll,
@@ -52,19 +58,24 @@ class _Variant:
     middle_rows_first: bool
     packed: tuple[tuple[str, str], ...]  # tensor, where
     producers_inside: bool
+    chunk: int = 0  # of the last reduce axis; 0: the reduction is not blocked
 
     @property
     def label(self) -> str:
         order = "".join("ri" if x else "vi" for x in (self.outer_rows_first, self.middle_rows_first))
         packs = "".join(f" pack {t} at {at}" for t, at in self.packed)
-        return f"{order}{packs}{' sliced' if self.producers_inside else ''}"
+        blocks = f" blocks of {self.chunk}" if self.chunk else ""
+        return f"{order}{packs}{' sliced' if self.producers_inside else ''}{blocks}"
 
 
 @dataclass(frozen=True)
 class MultiLevelTiling:
     name: str = "multi-level tiling"
     middle_most: int = 128
+    whole_unroll: int = 8
     max_unrolled: int = 256
+    shortest_block: int = 96
+    longest_block: int = 640
 
     def apply(self, draft: Draft, stage: str, hardware: Hardware) -> list[Draft]:
         anchor = self._anchor(draft, stage)
@@ -110,12 +121,30 @@ class MultiLevelTiling:
         producers = [n for n in anchor.reads if n in program.stage_by_name]
         tiled_rows = len([a for a in anchor.axes if a.extent > 1]) > 1
         orders = list(product((True, False), repeat=2)) if tiled_rows else [(True, True)]
-        return [
+        slices = (True, False) if producers else (False,)
+        plain = [
             _Variant(outer, middle, tuple(dict.fromkeys(packed)), inside)
             for packed in packs
             for outer, middle in orders
-            for inside in ((True, False) if producers else (False,))
+            for inside in slices
         ]
+        blocked = [
+            _Variant(outer, middle, tuple(dict.fromkeys(packs[-1])), inside, chunk)
+            for chunk in self._chunks(anchor)
+            for outer, middle in orders
+            for inside in slices[:1]
+        ]
+        return plain + blocked
+
+    def _chunks(self, anchor: Stage) -> tuple[int, ...]:
+        """Lengths of blocks along the last reduce axis that make reductions of moderate length."""
+        extent = anchor.reduce_axes[-1].extent
+        others = prod(a.extent for a in anchor.reduce_axes[:-1])
+        halves = [c for n in range(1, 12) if (c := -(-extent // (1 << n))) >= 4]
+        lengths = [
+            c for c in dict.fromkeys(halves) if self.shortest_block <= c * others <= self.longest_block
+        ]
+        return tuple(lengths[:2])
 
     def _build(
         self, draft: Draft, root: str, anchor: str, lane: str, variant: _Variant, hardware: Hardware
@@ -123,21 +152,33 @@ class MultiLevelTiling:
         if root == anchor:
             draft = draft.do(CacheWrite(root))
             anchor = f"{root}.acc"
-        tiles = _Tiles(draft, root, anchor, lane, variant, hardware, self)
+        core = anchor
+        if variant.chunk:
+            axis = draft.stage(anchor).reduce_axes[-1].name
+            draft = draft.do(RFactor(anchor, axis, variant.chunk, Part.OUTER))
+            core = f"{anchor}.rf"
+        tiles = _Tiles(draft, root, core, lane, variant, hardware, self)
         draft = tiles.draft
-        draft = self._producers(draft, root, anchor, tiles.host, variant, hardware)
-        draft = draft.do(ComputeAt(anchor, root, tiles.innermost))
+        if variant.chunk:
+            draft = tiles.sum_blocks(draft, anchor, variant.middle_rows_first)
+        else:
+            draft = draft.do(ComputeAt(core, root, tiles.innermost))
         draft = tiles.anchor_loops(draft)
+        draft = self._producers(draft, root, core, tiles.host, variant, hardware)
         for tensor, at in variant.packed:
-            draft = draft.do(Pack(anchor, tensor, tiles.pack_order(draft, tensor), at))
-        return draft.finish(root, anchor, label=variant.label)
+            draft = draft.do(Pack(core, tensor, tiles.pack_order(draft, tensor), at))
+        return draft.finish(root, anchor, core, label=variant.label)
 
     def _producers(
         self, draft: Draft, root: str, anchor: str, host: str, variant: _Variant, hardware: Hardware
     ) -> Draft:
-        """Elementwise operands of the reduction (padding, activations) computed slice by slice."""
+        """Elementwise operands of the reduction (padding, activations) computed slice by slice.
+
+        Raises IllegalStep when there are none, since that is the variant without slices.
+        """
         if not variant.producers_inside:
             return draft
+        sliced = False
         for name in draft.stage(anchor).reads:
             producer = draft.program.stage_by_name.get(name)
             if producer is None or producer.reducer is not None or len(draft.program.consumers(name)) != 1:
@@ -145,7 +186,10 @@ class MultiLevelTiling:
             if is_expensive(producer):
                 continue
             draft = draft.do(ComputeAt(name, root, host))
-            draft = vectorize_last(draft, name, hardware, unroll=False).finish(name)
+            draft = vectorize_last(draft, name, hardware).finish(name)
+            sliced = True
+        if not sliced:
+            raise IllegalStep(anchor, "no operand can be sliced")
         return draft
 
 
@@ -174,7 +218,7 @@ class _Tiles:
         stage = draft.stage(root)
         reduction = draft.stage(anchor)
         axes = [a for a in stage.axes if a.extent > 1]
-        names = dict(zip((a.name for a in stage.axes), (a.name for a in reduction.axes), strict=True))
+        names = {a.name: b.name for a, b in zip(stage.axes, reduction.axes, strict=False)}
         self.anchor_name = names
         lane = next(a for a, b in names.items() if b == lane)
         batch = {a for a, b in names.items() if b in shared_axes(reduction) and a != lane}
@@ -248,29 +292,67 @@ class _Tiles:
         """The reduction inside the register tile: reduce loops, the last unrolled, then the tile."""
         anchor, stage = self.anchor, d.stage(self.anchor)
         reduce = [a.name for a in stage.reduce_axes]
-        last = stage.reduce_axes[-1]
-        choices = tuple(u for u in (1, 2, 4, 8) if u <= last.extent)
-        d, unroll = d.hole(f"{self.root}.{last.name}.unroll", choices)
-        d = d.cap((*self.register_knobs, unroll.knob), self.rule.max_unrolled)
-        d = d.do(Split(anchor, last.name, (unroll,)), Split(anchor, self.lane, (self.lanes,)))
-        loops = [*reduce[:-1], f"{last.name}.0", f"{last.name}.1"]
+        d, unrolled = self._unrolled_reduction(d, stage)
+        d = d.do(Split(anchor, self.lane, (self.lanes,)))
+        loops = [x for a in reduce for x in ([f"{a}.0"] if a in unrolled else [a])]
+        loops += [f"{a}.1" for a in reduce if a in unrolled]
         tile = [a.name for a in stage.axes if a.name != self.lane]
         order = (*loops, *tile, f"{self.lane}.0", f"{self.lane}.1")
-        steps: list[Step] = [Reorder(anchor, order), Unroll(anchor, f"{last.name}.1")]
+        steps: list[Step] = [Reorder(anchor, order)]
+        steps += [Unroll(anchor, f"{a}.1") for a in reduce if a in unrolled]
         steps += [Unroll(anchor, t) for t in (*tile, f"{self.lane}.0")]
         return d.do(*steps, Vectorize(anchor, f"{self.lane}.1"))
 
+    def _unrolled_reduction(self, d: Draft, stage: Stage) -> tuple[Draft, list[str]]:
+        """Knobs for unrolling: the last reduce axis by a factor, a short one before it wholly or not at all
+        (windows, whose places share operands)."""
+        *before, last = stage.reduce_axes
+        choices = {u for u in (1, 2, 4, 8) if u <= last.extent}
+        choices |= {last.extent} if last.extent <= self.rule.whole_unroll else set()
+        axes = [(last, tuple(sorted(choices)))]
+        axes += [(a, (1, a.extent)) for a in before[-1:] if 1 < a.extent <= self.rule.whole_unroll]
+        knobs = []
+        for axis, values in axes:
+            d, hole = d.hole(f"{self.root}.{axis.name}.unroll", values)
+            d = d.do(Split(self.anchor, axis.name, (hole,)))
+            knobs.append(hole.knob)
+        d = d.cap((*self.register_knobs, *knobs), self.rule.max_unrolled)
+        return d, [a.name for a, _ in axes]
+
+    def sum_blocks(self, d: Draft, name: str, rows_first: bool) -> Draft:
+        """The stage that adds up blocks: computed over the outer loops' tile, the blocks inside it."""
+        stage = d.stage(name)
+        lane, rows = self.lane, [self.anchor_name[a.name] for a in self.rows]
+        d = d.do(ComputeAt(name, self.root, self.host))
+        for axis, knob in zip(rows, self.register_knobs[:-1], strict=True):
+            d = d.do(Split(name, axis, (Hole(knob),)))
+        d = d.do(Split(name, lane, (self.vectors, self.lanes)))
+        outer = [f"{a}.0" for a in rows]
+        middle = [*outer, f"{lane}.0"] if rows_first else [f"{lane}.0", *outer]
+        tile = [*(f"{a}.1" for a in rows), f"{lane}.1"]
+        points = [a.name for a in stage.axes if a.name not in (*rows, lane)]
+        block = stage.reduce_axes[0].name
+        steps: list[Step] = [Reorder(name, (*points, block, *middle, *tile, f"{lane}.2"))]
+        steps += [Unroll(name, x) for x in tile]
+        d = d.do(*steps, Vectorize(name, f"{lane}.2"))
+        return d.do(ComputeAt(self.anchor, name, middle[-1]))
+
     def pack_order(self, d: Draft, tensor: str) -> tuple[str, ...]:
-        """Loops in the order in which the operand is read: outer tiles, reduce loops, then the tile."""
-        stage = d.stage(self.anchor)
-        load = next(x for x in loads(stage.body) if x.tensor == tensor)
+        """Loops in the order in which the operand is read: those around, outermost first, then its own."""
+        load = next(x for x in loads(d.stage(self.anchor).body) if x.tensor == tensor)
         names = {n for i in load.index for n in i.names}
-        around = []
-        for loop in d.state.plans[self.root].loops:
-            for leaf in d.state.plans[self.root].leaves(loop):
-                axis = leaf.split(".")[0]
-                inside = leaf.endswith((".2", ".3")) and "." in leaf
-                if self.anchor_name[axis] in names and not inside:
-                    around.append(f"{self.root}.{leaf}")
         own = [f"{self.anchor}.{x}" for x in d.state.plans[self.anchor].loops if x.split(".")[0] in names]
-        return (*around, *own)
+        return (*self._around(d, self.anchor, names), *own)
+
+    def _around(self, d: Draft, stage: str, names: set[str]) -> list[str]:
+        """Loops that a stage is computed inside and an operand with these axes is read along."""
+        at = d.state.plans[stage].at
+        if at is None:
+            return []
+        host, loop = at
+        plan = d.state.plans[host]
+        around = plan.loops[: plan.loops.index(loop) + 1]
+        leaves = [leaf for x in around for leaf in plan.leaves(x)]
+        axes = self.anchor_name if host == self.root else {}
+        mine = [f"{host}.{x}" for x in leaves if axes.get(x.split(".")[0], x.split(".")[0]) in names]
+        return [*self._around(d, host, names), *mine]
