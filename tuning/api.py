@@ -4,13 +4,14 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from tunesmith.codegen import build
+from tunesmith.codegen import Binary, build
+from tunesmith.codegen.llvm import BuildError
 from tunesmith.db import open_store
 from tunesmith.db.store import Store
 from tunesmith.ir import Program, parse, program_from_function
 from tunesmith.measure import detect_target
-from tunesmith.records import Protocol, Record
-from tunesmith.schedule import Schedule
+from tunesmith.records import Protocol, Record, Target
+from tunesmith.schedule import IllegalStep, Schedule, ScheduleError
 from tunesmith.tuning.guess import guess
 from tunesmith.tuning.kernel import Kernel
 from tunesmith.tuning.tuner import tune as run_tuner
@@ -67,7 +68,7 @@ def _program(source: Program | KernelFunction | str) -> Program:
 
 def _store(db: str | os.PathLike[str] | None) -> Store:
     """The database named by ``db``, by TUNESMITH_DB, or the user's own."""
-    return open_store(db if db is not None else os.environ.get("TUNESMITH_DB"))
+    return open_store(db if db is not None else os.environ.get("TUNESMITH_DB") or None)
 
 
 def tune(
@@ -100,18 +101,24 @@ def load(
 ) -> Kernel:
     """A callable that uses the best known schedule for this machine, or ``record``'s.
 
-    With none known it is the cost model's guess, compiled: never an error. ``Kernel.record`` says which.
+    With none known, or none that this version can rebuild here, it is the cost model's guess, compiled: never
+    an error. ``Kernel.record`` says which.
     """
     mine = _program(program)
     workload, form = workload_of(mine)
     target = detect_target(threads)
-    if record is None:
-        with _store(db) as store:
-            best = store.best(workload.hash, target)
-        record = best.record if best is not None else None
-    if record is None:
-        schedule, binary = guess(form, target)
-    else:
-        schedule = Schedule.from_json(record.schedule)
-        binary = build(form, schedule, target)
-    return Kernel(mine, schedule, binary, record)
+    if record is not None:
+        return Kernel(mine, *_rebuild(form, record, target), record)
+    with _store(db) as store:
+        best = store.best(workload.hash, target)
+    if best is not None:
+        try:
+            return Kernel(mine, *_rebuild(form, best.record, target), best.record)
+        except (ScheduleError, IllegalStep, BuildError):  # of another version, or for another machine
+            pass
+    return Kernel(mine, *guess(form, target))
+
+
+def _rebuild(form: Program, record: Record, target: Target) -> tuple[Schedule, Binary]:
+    schedule = Schedule.from_json(record.schedule)
+    return schedule, build(form, schedule, target)

@@ -16,7 +16,7 @@ from tunesmith.ir.loopnest import Role
 from tunesmith.records import Record
 from tunesmith.schedule import Schedule
 
-__all__ = ["Kernel"]
+__all__ = ["Kernel", "aligned_empty"]
 
 _ALIGN = 64
 _Pointer = ctypes.c_void_p
@@ -66,7 +66,8 @@ class Kernel:
     a ValueError names the argument. ``out=`` takes the result's array (a tuple for several results).
 
     Constant operands are packed at the first call and whenever another array object is passed; changing such
-    an array in place is not noticed. ``bind`` fixes them for good. Calls from several threads are safe.
+    an array in place may go unnoticed. ``bind`` makes a kernel that keeps them, under the same rule. Calls
+    from several threads are safe.
 
     ``record`` says which record the schedule came from; None for a guess of the cost model.
     """
@@ -109,7 +110,7 @@ class Kernel:
 
     def __call__(self, *arguments: np.ndarray, out: Any = None) -> Any:
         mine = self._space
-        if out is not None and mine.out is out and _same(mine.arguments, arguments):
+        if mine.out is out and out is not None and out.flags.writeable and _same(mine.arguments, arguments):
             self._code.run(mine.address)  # the very arrays of the last call: checked then
             return out
         inputs = self._inputs(arguments)

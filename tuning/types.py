@@ -1,13 +1,17 @@
 """What a tuning run is asked, what it reports on the way, and what it gives in the end."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from tunesmith.ir.errors import TunesmithError
 from tunesmith.records import Protocol, Record, Status, Target, Workload
 
-__all__ = ["Event", "Observer", "StoppedBy", "TuneOptions", "TuneResult"]
+__all__ = ["MAX_SEED", "Event", "Observer", "StoppedBy", "TuneOptions", "TuneResult"]
+
+MAX_SEED = (1 << 63) - 1  # what a column of the database holds
 
 
 class StoppedBy(StrEnum):
@@ -24,7 +28,10 @@ class StoppedBy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TuneOptions:
-    """``trials`` counts trials already recorded for this program and target, unless ``fresh``."""
+    """``trials`` counts trials already recorded for this program and target, unless ``fresh``.
+
+    Raises TunesmithError for numbers that make no sense.
+    """
 
     trials: int | None = 64
     seconds: float | None = None
@@ -32,6 +39,20 @@ class TuneOptions:
     seed: int = 0
     fresh: bool = False
     protocol: Protocol = field(default_factory=Protocol)
+
+    def __post_init__(self) -> None:
+        if self.trials is not None and not _is_count(self.trials, 1):
+            raise TunesmithError(f"trials must be a positive integer or None, not {self.trials!r}")
+        if self.seconds is not None and not 0 < self.seconds < math.inf:
+            raise TunesmithError(f"seconds must be a positive number or None, not {self.seconds!r}")
+        if not _is_count(self.threads, 1):
+            raise TunesmithError(f"threads must be a positive integer, not {self.threads!r}")
+        if not _is_count(self.seed, 0) or self.seed > MAX_SEED:
+            raise TunesmithError(f"seed must be an integer from 0 to 2**63 - 1, not {self.seed!r}")
+
+
+def _is_count(value: object, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
 @dataclass(frozen=True, slots=True)

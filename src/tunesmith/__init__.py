@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tunesmith.frontend import ops
     from tunesmith.ir import Program, ProgramError, TunesmithError, parse
-    from tunesmith.tuning import Kernel, TuneResult, kernel, load, tune
+    from tunesmith.tuning import Kernel, TuneResult, kernel, load
+    from tunesmith.tuning.api import tune
 
 __version__ = "0.1.0"
 
@@ -32,7 +33,8 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Kernel": "tuning", "TuneResult": "tuning", "kernel": "tuning", "load": "tuning", "tune": "tuning",
+    "Kernel": "tuning", "TuneResult": "tuning", "kernel": "tuning", "load": "tuning",
+    "tune": "tuning.api",  # tuning.tune is the tuner itself, which takes its options and store ready-made
     "Program": "ir", "ProgramError": "ir", "TunesmithError": "ir", "parse": "ir", "ops": "frontend",
 }  # fmt: skip
 
