@@ -9,7 +9,7 @@ from tunesmith.ir.loopnest import Role, rename_buffers
 from tunesmith.records import Record, Target
 from tunesmith.schedule import Schedule, lower
 
-__all__ = ["KINDS", "artifact", "describe"]
+__all__ = ["KINDS", "LEVELS", "artifact", "describe", "symbol_name"]
 
 KINDS = ("llvm", "asm", "object", "library", "header")
 LEVELS = ("program", "schedule", "nest", "llvm", "asm", "record")
