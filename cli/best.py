@@ -8,6 +8,7 @@ from tunesmith.cli.figures import peak_fraction, threads_text
 from tunesmith.cli.lookup import best_of, resolve, this_machine
 from tunesmith.cli.output import emit_json, format_gflops, format_percent, format_time, line
 from tunesmith.db import Best, Match
+from tunesmith.records import Target
 
 __all__ = ["EXAMPLES", "SUMMARY", "arguments", "run"]
 
@@ -23,7 +24,7 @@ EXAMPLES = (
 _MATCHES = {
     Match.EXACT: "measured on this very kind of machine",
     Match.SAME_CPU: "measured on the same CPU with other caches or cores",
-    Match.SAME_ARCH: "measured on another CPU of this architecture; tuning here will likely do better",
+    Match.SAME_ARCH: "measured elsewhere on this architecture; tuning here will likely do better",
     Match.ANY: "measured somewhere",
 }
 
@@ -36,11 +37,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     subject = resolve(args.what, args.db)
-    found = best_of(subject, this_machine(args.threads), args.db)
+    here = this_machine(args.threads)
+    found = best_of(subject, here, args.db)
     if args.json:
         emit_json(_as_json(found))
     else:
-        _print(found)
+        _print(found, here)
     return 0
 
 
@@ -62,12 +64,20 @@ def _as_json(found: Best) -> dict[str, Any]:
     }
 
 
-def _print(found: Best) -> None:
+def _match_text(found: Best, here: Target) -> str:
+    there = found.record.target
+    if found.match is Match.SAME_ARCH and there.with_threads(here.threads).fingerprint == here.fingerprint:
+        wanted = here.threads
+        return f"measured here for {threads_text(there)}; to tune for {wanted}: --threads {wanted}"
+    return _MATCHES[found.match]
+
+
+def _print(found: Best, here: Target) -> None:
     record, target = found.record, found.record.target
     share = format_percent(peak_fraction(target, record.workload.dtype, found.gflops))
     how = "in the final race" if found.raced else "in its trial; not raced against others yet"
     figures = f"{format_time(found.time_s)}, {format_gflops(found.gflops)}, {share} of peak"
     line(f"{record.workload.name}: {figures} ({how})")
-    line(f"match {found.match.value}: {_MATCHES[found.match]} ({target.model}, {threads_text(target)})")
+    line(f"match {found.match.value}: {_match_text(found, here)} ({target.model}, {threads_text(target)})")
     line(f"record {record.id}, {record.created_at:%Y-%m-%d %H:%M}")
     line(f"next: tunesmith apply {record.id} -o DIR   writes a shared library and its C header")

@@ -21,6 +21,7 @@ __all__ = [
     "dispatch",
     "positive_float",
     "positive_int",
+    "seed",
 ]
 
 COMMANDS = {
@@ -121,5 +122,13 @@ def positive_float(text: str) -> float:
     return value
 
 
+def seed(text: str) -> int:
+    value = int(text)
+    if not 0 <= value < 1 << 63:
+        raise ValueError(text)
+    return value
+
+
 positive_int.__name__ = "positive integer"  # argparse names the type by this in its messages
 positive_float.__name__ = "positive number"
+seed.__name__ = "integer from 0 to 2**63 - 1"

@@ -29,7 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except KeyboardInterrupt:
-        return 130
+        return _interrupted("--json" in words)
     except BrokenPipeError:
         return _closed_pipe()
     except Exception as error:
@@ -41,6 +41,16 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _version(as_json: bool) -> int:
     sys.stdout.write((json.dumps({"version": __version__}) if as_json else f"tunesmith {__version__}") + "\n")
     return 0
+
+
+def _interrupted(as_json: bool) -> int:
+    """Stopped at once: what was finished before is in the database, as after any other end."""
+    if as_json:
+        error = {"type": "Interrupted", "message": "interrupted", "exit_code": 130}
+        sys.stdout.write(json.dumps({"error": error}) + "\n")
+        sys.stdout.flush()
+    sys.stderr.write("interrupted; finished trials are kept, the same command without --fresh goes on\n")
+    return 130
 
 
 def _closed_pipe() -> int:

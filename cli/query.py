@@ -6,6 +6,7 @@ from typing import Any
 
 from tunesmith.cli.commands import SOURCE_HELP, add_common, positive_int
 from tunesmith.cli.database import open_database
+from tunesmith.cli.errors import UsageError
 from tunesmith.cli.lookup import resolve
 from tunesmith.cli.output import emit_json, format_count, format_time, line, note, table
 from tunesmith.db import Order, Page, RecordSummary, Store, WorkloadSummary
@@ -39,6 +40,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.order == "time" and not (args.workload or args.job):
+        raise UsageError("--order time lists the records of one --workload or --job; name one")
     workload = resolve(args.workload, args.db).workload_hash if args.workload else None
     with open_database(args.db) as store:
         if workload or args.target or args.job or args.status:

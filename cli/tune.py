@@ -3,7 +3,7 @@
 import argparse
 import shlex
 
-from tunesmith.cli.commands import SOURCE_HELP, add_common, positive_float, positive_int
+from tunesmith.cli.commands import SOURCE_HELP, add_common, positive_float, positive_int, seed
 from tunesmith.cli.database import open_database
 from tunesmith.cli.interrupt import interruptible
 from tunesmith.cli.output import emit_json
@@ -38,7 +38,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--seconds", type=positive_float, metavar="S", help="stop after this much time")
     parser.add_argument("--threads", type=positive_int, default=1, metavar="N", help="default: 1")
-    parser.add_argument("--seed", type=int, default=0, help="the same seed proposes the same candidates")
+    parser.add_argument("--seed", type=seed, default=0, help="the same seed proposes the same candidates")
     parser.add_argument("--fresh", action="store_true", help="ignore what is recorded and start over")
     parser.add_argument("--cold", action="store_true", help="flush the caches before each timed call")
     parser.add_argument("--quiet", "-q", action="store_true", help="no progress on standard error")

@@ -58,7 +58,7 @@ def test_best_by_record_is_the_best_of_its_workload(run, known_target, database:
 
 def test_best_states_a_looser_match(run, known_target, filled: tuple[str, Record]) -> None:
     outcome = run("best", HASH, "--db", filled[0], "--threads", "2")
-    assert "match same_arch: " in outcome.out
+    assert "match same_arch: measured here for 1 thread; to tune for 2: --threads 2" in outcome.out
 
 
 @pytest.mark.parametrize("exists", [True, False])
@@ -251,3 +251,9 @@ def test_show_the_record_of_an_unknown_program_is_not_found(
     run, known_target, describe, program_file: Path
 ) -> None:
     assert run("show", str(program_file), "--level", "record").code == 3
+
+
+def test_fastest_first_needs_something_to_compare(run, filled: tuple[str, Record]) -> None:
+    outcome = run("query", "--order", "time", "--db", filled[0])
+    assert outcome.code == 2
+    assert "--workload or --job" in outcome.err

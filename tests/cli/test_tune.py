@@ -180,6 +180,16 @@ def test_a_second_ctrl_c_stops_at_once(play, tune) -> None:
     outcome = tune()
     assert outcome.code == 130
     assert outcome.out == ""
+    assert "finished trials are kept" in outcome.err
+    assert json.loads(tune("--json").out)["error"]["exit_code"] == 130
+
+
+@pytest.mark.parametrize("seed", ["-1", str(1 << 63), "x"])
+def test_seeds_that_no_generator_takes(play, tune, seed: str) -> None:
+    play(Player([FAST]))
+    outcome = tune("--seed", seed)
+    assert outcome.code == 2
+    assert "argument --seed" in outcome.err
 
 
 def test_the_database_comes_from_the_flag_then_the_environment(
