@@ -30,7 +30,7 @@ def parse_at(text: str, name: str | None, limits: Limits, first_line: int, first
         source, functions = read_functions(text, limits, first_line, first_column)
         return _Function(_chosen(functions, name), source, limits).program()
     except RecursionError:
-        raise LimitError("the program is nested too deeply") from None
+        raise LimitError("the program is nested too deeply", first_line + 1, first_column + 1) from None
 
 
 def _chosen(functions: tuple[ast.FunctionDef, ...], name: str | None) -> ast.FunctionDef:

@@ -39,7 +39,9 @@ def read_functions(
     """The function definitions of a text. Anything that is not a small module of plain ones raises."""
     size = len(text.encode(errors="replace"))
     if size > limits.text_bytes:
-        raise LimitError(f"the text has {size} bytes; the limit is {limits.text_bytes}")
+        kept = text.encode(errors="replace")[: limits.text_bytes].decode(errors="ignore")
+        line, column = first_line + 1 + kept.count("\n"), first_column + len(kept) - kept.rfind("\n")
+        raise LimitError(f"the text has {size} bytes; the limit is {limits.text_bytes}", line, column)
     source = Source(_python_lines(text), first_line, first_column)
     tree = _syntax_tree(text, source)
     _check_nesting(tree, source, limits)
@@ -62,7 +64,8 @@ def _syntax_tree(text: str, source: Source) -> ast.Module:
         at = (line + source.first_line, column + source.first_column) if line else (0, 0)
         raise ProgramError(f"not valid Python syntax: {e.msg}{hint}", *at) from None
     except (RecursionError, MemoryError):
-        raise LimitError("the text is nested too deeply") from None
+        start = source.first_line + 1, source.first_column + 1
+        raise LimitError("the text is nested too deeply", *start) from None
     except (ValueError, OverflowError, Warning) as e:
         raise ProgramError(f"not a readable text: {e}".encode(errors="replace").decode()) from None
 

@@ -202,3 +202,13 @@ def test_columns_count_characters_not_bytes() -> None:
     with pytest.raises(ProgramError) as caught:
         parse("def f(x: f32[4]):\n    'é'; return yy\n")
     assert (caught.value.line, caught.value.column) == (2, 17)
+
+
+def test_texts_beyond_the_limits_say_where_they_pass_them() -> None:
+    small = Limits(text_bytes=40)
+    with pytest.raises(LimitError, match="the limit is 40") as caught:
+        parse("def f(x: f32[8]):\n    return relu(x) + relu(x)", limits=small)
+    assert (caught.value.line, caught.value.column) == (2, 23)
+    with pytest.raises(LimitError, match="nested too deeply") as caught:
+        parse("def f(x: f32[8]):\n    return " + "-" * 20_000 + "x")
+    assert (caught.value.line, caught.value.column) == (1, 1)
