@@ -107,9 +107,11 @@ def stage_cost(shape: StageShape, machine: Machine) -> StageCost:
     latency = kept * iterations * chain * _FMA_LATENCY / machine.clock
     if not shape.reduces:
         latency = 0.0 * ones
-    excess = np.maximum(registers + _operands(shape, static, ones, vectors) - machine.registers, 0)
-    crowded = np.where(excess > 0, 0.8 * total * operations / machine.fma_rate, 0.0)
-    spills = kept * (crowded + iterations * chain * excess * 2 / machine.load_rate)
+    excess = registers + _operands(shape, static, ones, vectors) - machine.registers
+    crowding = np.select([excess > 0, excess == 0], [0.8, 0.3], 0.0)
+    excess = np.maximum(excess, 0)
+    spills = kept * (crowding * total * operations / machine.fma_rate)
+    spills = spills + kept * iterations * chain * excess * 2 / machine.load_rate
     overhead = iterations * 1.0 / machine.clock + _outer_overhead(serial, ones, machine)
     return StageCost(
         arithmetic=total * operations / machine.fma_rate,
@@ -295,7 +297,8 @@ def _outermost_fit(totals: Array, capacity: float) -> NDArray[np.int64]:
     """The least depth whose insides fit; the depth of the body if nothing does."""
     holds = np.logical_and.accumulate(totals[::-1] <= capacity, axis=0)
     depth: NDArray[np.int64] = len(totals) - 1 - np.maximum(holds.sum(axis=0) - 1, 0)
-    return depth
+    # Even where nothing fits, the innermost loop uses each line up before it goes on to the next.
+    return np.minimum(depth, max(len(totals) - 2, 0))
 
 
 def _traffic(
