@@ -6,6 +6,7 @@ import re
 import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from tunesmith.cli.commands import WHAT, WHAT_HELP, add_common, positive_int
@@ -67,8 +68,12 @@ def run(args: argparse.Namespace) -> int:
     record = subject.record or best_of(subject, this_machine(args.threads), args.db).record
 
     from tunesmith.tuning import artifact
+    from tunesmith.tuning.c_names import symbol_name
+    from tunesmith.tuning.workload import workload_of
 
-    name = args.name or _safe_name(record.workload.name)
+    if subject.program is not None:  # names are the user's, whoever tuned the same computation first
+        record = replace(record, workload=workload_of(subject.program)[0])
+    name = args.name or symbol_name(record.workload.name)
     built = {_FILES[kind].format(name=name): artifact(record, kind, name=name) for kind in args.emit}
     write_all(args.output, built)
     if args.json:
@@ -79,12 +84,6 @@ def run(args: argparse.Namespace) -> int:
     for file, data in built.items():
         line(f"wrote {args.output / file} ({format_bytes(len(data))})")
     return 0
-
-
-def _safe_name(name: str) -> str:
-    """A record may come from anywhere, so its name is not trusted as a path."""
-    word = re.sub(r"\W", "_", name, flags=re.ASCII)[:100] or "kernel"
-    return word if _C_NAME.fullmatch(word) else f"_{word}"[:100]
 
 
 def write_all(folder: Path, files: Mapping[str, bytes]) -> None:

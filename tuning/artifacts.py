@@ -1,15 +1,14 @@
 """What a record can be turned into: text to read, code to link."""
 
-import re
-
-from tunesmith.codegen import build_nest, ir_text, llvm
-from tunesmith.codegen.library import header_text, link_library
+from tunesmith.codegen import ir_text, llvm
+from tunesmith.codegen.library import header_text, library_ir, link_library
 from tunesmith.ir import LoopNest, Program, TunesmithError, canonical, format_program, program_from_json
 from tunesmith.ir.loopnest import Role, rename_buffers
 from tunesmith.records import Record, Target
 from tunesmith.schedule import Schedule, lower
+from tunesmith.tuning.c_names import argument_names, symbol_name
 
-__all__ = ["KINDS", "LEVELS", "artifact", "describe", "symbol_name"]
+__all__ = ["KINDS", "LEVELS", "artifact", "describe"]
 
 KINDS = ("llvm", "asm", "object", "library", "header")
 LEVELS = ("program", "schedule", "nest", "llvm", "asm", "record")
@@ -29,22 +28,24 @@ def _with_names(nest: LoopNest, program: Program) -> LoopNest:
     return rename_buffers(nest, names)
 
 
-def symbol_name(text: str) -> str:
-    """A C identifier for a kernel; raises TunesmithError when nothing of the name can be used."""
-    name = re.sub(r"\W", "_", text)
-    if not re.fullmatch(r"[A-Za-z_]\w*", name):
-        name = f"kernel_{name}"
-    return name
+def _for_c(nest: LoopNest) -> LoopNest:
+    """The nest with arguments that may be called so in C."""
+    return rename_buffers(
+        nest, argument_names(b.name for b in nest.buffers if b.role in (Role.INPUT, Role.OUTPUT))
+    )
 
 
 def artifact(record: Record, kind: str, name: str | None = None) -> bytes:
     """``llvm`` and ``asm`` text, an ``object``, a shared ``library`` or its C ``header``.
 
-    Built anew from the record for its own target. Raises TunesmithError for an unknown kind, LinkError when
-    the host cannot link.
+    Object and library hold the function that the header declares, called ``name`` or like the program. Built
+    anew from the record for its own target. Raises TunesmithError for an unknown kind and for a name that
+    cannot be used, LinkError when the host cannot link.
     """
     target, nest = record.target, _nest(record)
     symbol = symbol_name(name or record.workload.name)
+    if name and symbol != name:
+        raise TunesmithError(f"no C function can be called {name!r} here; choose another name")
     match kind:
         case "llvm":
             text = llvm.optimised_ir(ir_text(nest, target), target.triple, target.cpu, target.features)
@@ -52,11 +53,14 @@ def artifact(record: Record, kind: str, name: str | None = None) -> bytes:
         case "asm":
             return llvm.assembly(ir_text(nest, target), target.triple, target.cpu, target.features).encode()
         case "object":
-            return build_nest(nest, target).object_code
+            text = library_ir(_for_c(nest), symbol, target)
+            # Kernels that are linked into one program share no names but those of their headers.
+            text = text.replace("define hidden void @", "define internal void @")
+            return llvm.compile_ir(text, target.triple, target.cpu, target.features)
         case "library":
-            return link_library(nest, symbol, target)
+            return link_library(_for_c(nest), symbol, target)
         case "header":
-            return header_text(nest, symbol).encode()
+            return header_text(_for_c(nest), symbol).encode()
     raise TunesmithError(f"no artifact {kind!r}; there are {', '.join(KINDS)}")
 
 

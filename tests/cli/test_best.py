@@ -179,6 +179,16 @@ def test_apply_writes_library_and_header(run, known_target, filled, artifacts, t
     assert f"wrote {out / 'libadd.so'} (14.0 B)" in outcome.out
 
 
+def test_apply_calls_a_program_as_its_source_does(
+    run, known_target, artifacts, program_file: Path, database: str, tmp_path: Path
+) -> None:
+    """Whoever tuned the same computation first may have called it otherwise."""
+    workload = make_workload(hash=resolve(str(program_file), database).workload_hash, name="other")
+    fill(database, make_record(workload=workload))
+    assert run("apply", str(program_file), "--db", database, "-o", str(tmp_path / "o")).code == 0
+    assert {name for _, _, name in artifacts} == {"add"}
+
+
 def test_apply_takes_kinds_and_a_name(run, known_target, filled, artifacts, tmp_path: Path) -> None:
     words = ("apply", filled[1].id, "--db", filled[0], "-o", str(tmp_path / "o"), "--json")
     outcome = run(*words, "--name", "mine", "--emit", "asm,llvm,object")
