@@ -113,6 +113,9 @@ def _validation(request: Request, error: Exception) -> JSONResponse:
 
 def _fault(fault: dict[str, Any]) -> dict[str, str]:
     """Where and why, without repeating the value (it may be large, or a secret)."""
+    if fault["type"] == "json_invalid":
+        reason = f"no valid JSON at character {fault['loc'][-1]}: {fault.get('ctx', {}).get('error', '')}"
+        return {"in": "body", "name": "body", "detail": reason}
     place, *path = [str(part) for part in fault["loc"]]
     reason = str(fault["msg"]).removeprefix("Value error, ")
     return {"in": place, "name": ".".join(path) or place, "detail": reason}

@@ -13,6 +13,7 @@ from tunesmith.service.errors import ProblemType, problem
 __all__ = ["BodyLimit", "HostGuard", "Trace"]
 
 _SAFE = {"GET", "HEAD", "OPTIONS"}
+_DROPPED = 16  # times the limit
 _HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
@@ -91,7 +92,11 @@ def _is_address(name: str) -> bool:
 
 
 class BodyLimit:
-    """Reads the whole body first, up to ``limit`` bytes. Larger ones are refused before any is parsed."""
+    """Reads the whole body first, up to ``limit`` bytes. Larger ones are refused before any is parsed.
+
+    What goes beyond is read and dropped, up to a point: closing a connection on which data still arrives
+    resets it, and the client never sees the answer.
+    """
 
     def __init__(self, app: ASGIApp, limit: int) -> None:
         self._app = app
@@ -119,13 +124,15 @@ class BodyLimit:
 
     async def _read(self, scope: Scope, receive: Receive) -> bytes | None:
         declared = Headers(scope=scope).get("content-length", "0")
-        if not declared.isdecimal() or int(declared[:20]) > self._limit:
+        if not declared.isdecimal() or int(declared[:20]) > _DROPPED * self._limit:
             return None
-        body = bytearray()
+        body, size = bytearray(), 0
         while True:
             message = await receive()
-            body += message.get("body", b"")
-            if len(body) > self._limit:
-                return None
+            size += len(message.get("body", b""))
+            if size <= self._limit:
+                body += message.get("body", b"")
             if not message.get("more_body", False):
-                return bytes(body)
+                return bytes(body) if size <= self._limit else None
+            if size > _DROPPED * self._limit:
+                return None

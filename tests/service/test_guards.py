@@ -129,3 +129,9 @@ def test_readiness_needs_the_worker(start: Any) -> None:
         runner.stop()
         assert service.http.get("/readyz").status_code == 503
         assert service.http.get("/livez").status_code == 200
+
+
+def test_broken_json_is_said_to_be_so(service: Any) -> None:
+    answer = service.http.post("/v1/jobs", content=b'{"a" 1}', headers={"Content-Type": "application/json"})
+    (fault,) = answer.json()["errors"]
+    assert fault["name"] == "body" and "no valid JSON at character 5" in fault["detail"]

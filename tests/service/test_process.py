@@ -107,3 +107,9 @@ def test_what_keeps_it_from_starting(tmp_path: Path) -> None:
             TunesmithError, match=f"cannot listen on 127.0.0.1:{port}: Address already in use"
         ):
             serve("127.0.0.1", port, f"sqlite:///{tmp_path}/test.db", tools=no_tools())
+
+
+def test_a_body_too_large_is_answered_before_the_connection_closes(tmp_path: Path) -> None:
+    with server(f"sqlite:///{tmp_path}/test.db") as (_, http):
+        answer = http.post("/v1/jobs", content=b'{"program": "' + b"x" * 6_000_000 + b'"}')
+        assert (answer.status_code, answer.json()["status"]) == (413, 413)
