@@ -53,6 +53,10 @@ class Memory:
             room.elements = elements
             self.at.entry[room.line] = f"  {slot.pointer} = alloca [{elements} x {kind}], align {slot.align}"
 
+    def stride(self, slot: Slot, index: tuple[Affine, ...], variable: str) -> int:
+        """Elements between neighbours along a variable."""
+        return self._flat(slot, index).coefficient(variable)
+
     def lane_stride(self, slot: Slot, index: tuple[Affine, ...]) -> int:
         """Elements between neighbouring lanes; 0 outside of a vectorized loop."""
         return self._flat(slot, index).coefficient(self.at.lane.var) if self.at.lane else 0

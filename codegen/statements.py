@@ -10,6 +10,7 @@ from tunesmith.codegen.conditions import Conditions
 from tunesmith.codegen.context import Context, Lane
 from tunesmith.codegen.memory import Memory
 from tunesmith.codegen.text import Text
+from tunesmith.codegen.transpose import copy_transposed, is_transposing
 from tunesmith.codegen.values import Values
 from tunesmith.ir.loopnest import (
     Alloc,
@@ -74,6 +75,9 @@ class Statements:
         if s.extent <= 0:
             return
         match s.kind:
+            case LoopKind.UNROLL if is_transposing(s, self.at, self.memory):
+                self._count()
+                copy_transposed(s, self.at, self.memory)
             case LoopKind.UNROLL:
                 for i in range(s.extent):
                     self.at.vars[s.var] = i
