@@ -14,7 +14,6 @@ from tunesmith.measure.process import Ending, WorkerProcess, WorkerSpec, signal_
 
 __all__ = ["Crew", "Failure", "Job", "Outcome", "WorkerError"]
 
-_START_TIMEOUT_S = 120.0
 _STARTS = 3
 _DEPTH = 3
 _JOBS_OF_A_WORKER = 2000
@@ -248,7 +247,7 @@ class Crew:
     def _alarm(self, seat: _Seat) -> float:
         """When the worker is overdue."""
         if not seat.ready:
-            return seat.process.started_at + _START_TIMEOUT_S
+            return seat.process.started_at + self._spec.start_s
         return seat.since + seat.jobs[0].timeout_s if seat.jobs else float("inf")
 
     def _next_alarm(self) -> float:

@@ -21,7 +21,8 @@ _CHUNK = 1 << 18
 class WorkerSpec:
     """How to start a worker. ``use`` names the builder function or the reference module.
 
-    ``greeting`` is sent first; ``store`` is a file descriptor that the worker inherits.
+    ``greeting`` is sent first; ``store`` is a file descriptor that the worker inherits. One that is not ready
+    for work ``start_s`` seconds after its start is ended.
     """
 
     role: str
@@ -32,6 +33,7 @@ class WorkerSpec:
     environment: Mapping[str, str] | None = None
     greeting: Message | None = None
     store: int = -1
+    start_s: float = 120.0
 
     @property
     def command(self) -> list[str]:

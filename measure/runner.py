@@ -17,6 +17,8 @@ from tunesmith.records import Measurement, Protocol, Status
 __all__ = ["RunTask", "Runner"]
 
 _DEPTH = 2
+_START_S = 120.0
+_SLOWER = 60  # times the fastest possible: what a candidate, or the reference, may take before it hangs
 _LEAST_MEMORY_BYTES = 4 << 30  # of address space; most of it is never touched
 
 
@@ -24,7 +26,8 @@ _LEAST_MEMORY_BYTES = 4 << 30  # of address space; most of it is never touched
 class RunTask:
     """What all candidates of a runner compute. ``program`` is the JSON form, ``seed`` that of the inputs.
 
-    A kernel faster than ``fastest_s`` is rejected as impossible (``fastest_possible_s`` gives a bound).
+    A kernel faster than ``fastest_s`` is rejected as impossible (``fastest_possible_s`` gives a bound). One
+    that takes a second at best is given a minute more than the protocol says.
     """
 
     program: Mapping[str, Any]
@@ -68,7 +71,8 @@ class Runner:
     """
 
     def __init__(self, task: RunTask, protocol: Protocol, *, language: str = "tunesmith.ir") -> None:
-        self._timeout_s = protocol.run_timeout_s
+        patience_s = _SLOWER * task.fastest_s  # nothing for small programs, minutes for the largest
+        self._timeout_s = protocol.run_timeout_s + patience_s
         self._store = tempfile.TemporaryFile()  # noqa: SIM115 closed with the runner
         cpus = split_cores(task.threads).run
         greeting = Message(
@@ -88,6 +92,7 @@ class Runner:
             environment=_environment(task.threads, cpus),
             greeting=greeting,
             store=self._store.fileno(),
+            start_s=_START_S + patience_s,
         )
         self.crew = Crew(spec, 1, _DEPTH)
         self._aside: list[tuple[Hashable, Measurement]] = []
