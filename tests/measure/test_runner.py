@@ -162,7 +162,7 @@ def test_impossible_speed_is_rejected(brisk: Protocol, collect: Collect) -> None
 
 
 def test_large_programs_are_given_time(brisk: Protocol, collect: Collect) -> None:
-    """A product of 2 TFLOP takes twenty seconds at best: the protocol's time-out alone would fail every trial."""
+    """A product of 2 TFLOP takes twenty seconds at best: the protocol's time-out alone would fail all."""
     hurried = replace(brisk, run_timeout_s=1e-6)
     with Runner(RunTask(PROGRAM, fastest_s=1.0), hurried, language="stand_ins") as runner:
         runner.submit(0, binary(N))
