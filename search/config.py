@@ -7,8 +7,8 @@ __all__ = ["SearchConfig"]
 
 @dataclass(frozen=True, slots=True)
 class SearchConfig:
-    """``population``: fresh candidates ranked a round, over all sketches; ``parents`` a sketch live on, and
-    the ``bred`` most promising sketches evolve.
+    """``population``: fresh candidates ranked a round, over the ``watched`` most promising sketches (all of
+    them in the first round); ``parents`` a sketch live on, and the ``bred`` most promising sketches evolve.
 
     ``explore``: share of a batch drawn at random with odds (best / predicted seconds) ** ``greed``; more
     until ``descend_after`` candidates are measured. From then on ``descend_share`` of each batch comes from
@@ -20,6 +20,7 @@ class SearchConfig:
     generations: int = 3
     parents: int = 48
     bred: int = 8
+    watched: int = 16
     explore: float = 0.25
     explore_early: float = 0.5
     greed: float = 6.0

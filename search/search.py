@@ -58,6 +58,7 @@ class Search:
         self.codes: set[str] = set()
         self.measured: list[tuple[float, Candidate]] = []
         self.elite: dict[int, Population] = {}
+        self.promise: dict[int, float] = {}
 
     def schedule(self, candidate: Candidate) -> Schedule:
         return self.space.sketches[candidate.sketch].decode(candidate.row)
@@ -108,17 +109,29 @@ class Search:
 
     def _evolve(self) -> list[_Scored]:
         """A population of every sketch, bettered over some generations; the best live on in the next call."""
-        count = len(self.space.sketches)
-        share = max(16, self.config.population // count)
-        scored = [self._score(i, self._initial(i, share)) for i in range(count)]
-        leaders = set(
-            np.argsort([s.seconds[0] if len(s.rows) else np.inf for s in scored])[: self.config.bred]
-        )
+        chosen = self._chosen()
+        share = max(16, self.config.population // len(chosen))
+        scored = [self._score(i, self._initial(i, share)) for i in chosen]
+        self.promise.update((s.sketch, float(s.seconds[0])) for s in scored if len(s.rows))
+        leaders = {s.sketch for s in sorted(scored, key=self._best_of)[: self.config.bred]}
         share = max(share // 2, 64)
         for _ in range(self.config.generations):
             scored = [self._next_generation(s, share) if s.sketch in leaders else s for s in scored]
-        self.elite = {s.sketch: s.rows[: self.config.parents] for s in scored}
+        self.elite.update((s.sketch, s.rows[: self.config.parents]) for s in scored)
         return scored
+
+    def _best_of(self, scored: _Scored) -> float:
+        return float(scored.seconds[0]) if len(scored.rows) else float("inf")
+
+    def _chosen(self) -> list[int]:
+        """Sketches to look at now: all at first and where there are few, then the most promising and some
+        others in turn."""
+        count, most = len(self.space.sketches), self.config.watched
+        if count <= most or not self.promise:
+            return list(range(count))
+        ranked = sorted(range(count), key=lambda i: self.promise.get(i, float("inf")))
+        others = self.rng.permutation(ranked[most:])[: most // 4]
+        return sorted({*ranked[:most], *(c.sketch for _, c in self.measured[:3]), *map(int, others)})
 
     def _initial(self, sketch: int, count: int) -> Population:
         shape = self.space.sketches[sketch]

@@ -8,7 +8,7 @@ joined at the end of the row.
 from dataclasses import dataclass
 from math import prod
 
-from tunesmith.ir.expr import loads
+from tunesmith.ir.expr import Load, loads
 from tunesmith.ir.program import Program, Stage
 from tunesmith.schedule import (
     ComputeAt,
@@ -24,7 +24,7 @@ from tunesmith.schedule import (
     Unroll,
     Vectorize,
 )
-from tunesmith.search.analysis import has_reuse, reduces_contiguously
+from tunesmith.search.analysis import flat_stride, has_reuse, reduces_contiguously
 from tunesmith.search.draft import Draft
 from tunesmith.search.rules.base import Hardware
 from tunesmith.search.rules.vectors import lane_choices, vectorize_last
@@ -50,6 +50,8 @@ class RowGroup:
             split = self._chunks(draft, stage)
             if split is not None:
                 return [split]
+        if root.reducer is None and (transposed := _transposed(draft, root, hardware)) is not None:
+            return transposed
         members = _members(draft, root)
         reducing = [n for n in (stage, *members) if draft.stage(n).reducer is not None]
         counts = self.accumulators if reducing else (1,)
@@ -139,6 +141,32 @@ class RowGroup:
         draft, hole = draft.hole(f"{root}.rows", tuple(r for r in self.rows if r <= extents[axis]))
         draft = draft.do(Split(root, axis, (hole,)), Unroll(root, f"{axis}.1"))
         return draft, [*rows[:-1], f"{axis}.0"]
+
+
+def _transposed(draft: Draft, root: Stage, hw: Hardware) -> list[Draft] | None:
+    """A copy that reads across its rows goes by square tiles, transposed in registers; None for others."""
+    if not isinstance(root.body, Load) or len(root.axes) < 2:
+        return None
+    last = root.axes[-1]
+    along = next((a for a in root.axes[:-1] if flat_stride(draft.program, root.body, a.name) == 1), None)
+    crosses = flat_stride(draft.program, root.body, last.name) > 1
+    if along is None or not crosses or min(along.extent, last.extent) < hw.lanes:
+        return None
+    name, size = root.name, hw.lanes
+    others = [a.name for a in root.axes if a.name not in (along.name, last.name)]
+    out = []
+    for first, second in ((along.name, last.name), (last.name, along.name)):
+        d = draft.do(Split(name, along.name, (size,)), Split(name, last.name, (size,)))
+        tile = (f"{last.name}.1", f"{along.name}.1")
+        d, hole = d.hole(f"{name}.{second}.block", (1, 2, 4, 8, 16, 32))
+        d = d.do(Split(name, f"{second}.0", (hole,)))
+        blocks = (f"{second}.0.0", f"{first}.0", f"{second}.0.1")
+        d = d.do(Reorder(name, (*others, *blocks, *tile)), Unroll(name, tile[0]), Vectorize(name, tile[1]))
+        if hw.threads > 1:
+            outer = (*others, *blocks)
+            d = d.do(Parallel(name, outer[0]))
+        out.append(d.finish(name, label=f"transposed {first}"))
+    return out
 
 
 def _factor(draft: Draft, name: str, width: int) -> tuple[Draft, str | None]:
