@@ -4,7 +4,9 @@ import ast
 import difflib
 import inspect
 import types
-from typing import Any, get_args
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NoReturn, get_args
 
 from tunesmith.frontend.operators import OPERATORS
 from tunesmith.ir.dtypes import DType
@@ -25,75 +27,101 @@ def operator(text: str, limits: Limits = DEFAULT_LIMITS) -> Program:
     try:
         return parse(source, limits=limits)
     except LimitError as e:
-        raise LimitError(f"{text.strip()}: {e.reason}") from None
+        raise LimitError(f"{text.strip()}: {e.reason}", 1, 1) from None
     except ProgramError as e:
-        raise ProgramError(f"{text.strip()}: {e.reason}") from None
+        raise ProgramError(f"{text.strip()}: {e.reason}", 1, 1) from None
 
 
 def operator_text(text: str) -> str:
     """The operator as text of the expression language. Nothing in ``text`` is evaluated."""
-    name, positional, keywords = _read_call(text)
+    call = _read_call(text)
+    name = call.name
     if name not in OPERATORS:
         near = difflib.get_close_matches(name[:64], OPERATORS, 1)
         hint = f"did you mean {near[0]}? " if near else ""
-        raise ProgramError(f"unknown operator {name[:64]!r}; {hint}known are {', '.join(OPERATORS)}")
+        call.fail(f"unknown operator {name[:64]!r}; {hint}known are {', '.join(OPERATORS)}")
     signature = inspect.signature(OPERATORS[name])
     usage = f"{name}({', '.join(map(_usage, signature.parameters.values()))})"
     try:
-        bound = signature.bind(*positional, **keywords)
+        bound = signature.bind(*call.positional, **call.keywords)
     except TypeError as e:
-        raise ProgramError(f"{name}: {e}; its parameters are {usage}") from None
-    for key, value in bound.arguments.items():
-        _check(name, signature.parameters[key], value, usage)
+        call.fail(f"{name}: {e}; its parameters are {usage}")
+    values = {key: call.literal(node) for key, node in bound.arguments.items()}
+    for key, value in values.items():
+        wrong = _wrong(signature.parameters[key], value, usage)
+        if wrong:
+            call.fail(f"{name}: {wrong}", bound.arguments[key])
     try:
-        return OPERATORS[name](*bound.args, **bound.kwargs)
+        return OPERATORS[name](**values)
     except ProgramError as e:
-        raise ProgramError(f"{name}: {e.reason}; its parameters are {usage}") from None
+        call.fail(f"{name}: {e.reason}; its parameters are {usage}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A call as it was written: syntax trees of its arguments, and where they stand."""
+
+    text: str
+    name: str
+    positional: Sequence[ast.expr] = ()
+    keywords: Mapping[str, ast.expr] = field(default_factory=dict)
+
+    def fail(self, reason: str, node: ast.expr | None = None) -> NoReturn:
+        raise ProgramError(reason, *self._place(node))
+
+    def literal(self, node: ast.expr) -> Any:
+        match node:
+            case ast.Constant(value=int() | float() | str() | None as value):
+                return value
+            case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as value)):
+                return -value
+            case _:
+                self.fail("an operator's arguments are numbers, strings, True, False or None", node)
+
+    def _place(self, node: ast.expr | None) -> tuple[int, int]:
+        """Line and column, from 1; without a node, where the call begins."""
+        line, column = (1, 0) if node is None else (node.lineno, node.col_offset)
+        lead = self.text[: len(self.text) - len(self.text.lstrip())]
+        indent = len(lead) - lead.rfind("\n") - 1 if line == 1 else 0
+        return line + lead.count("\n"), column + indent + 1
 
 
 def _usage(p: inspect.Parameter) -> str:
     return f"{p.name}={p.default!r}"
 
 
-def _read_call(text: str) -> tuple[str, list[Any], dict[str, Any]]:
+def _read_call(text: str) -> _Call:
     wanted = "an operator is written matmul(m=512, n=512, k=512)"
     if len(text) > _MAX_TEXT:
-        raise LimitError(f"an operator's text may have {_MAX_TEXT} characters")
+        raise LimitError(f"an operator's text may have {_MAX_TEXT} characters", 1, _MAX_TEXT + 1)
+    whole = _Call(text, "")
     try:
         node = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError):
-        raise ProgramError(f"{wanted}; this is not valid syntax") from None
+        whole.fail(f"{wanted}; this is not valid syntax")
     match node:
         case ast.Name(id=name):
-            return name, [], {}
+            return _Call(text, name)
         case ast.Call(func=ast.Name(id=name), args=args, keywords=keywords):
             if any(k.arg is None for k in keywords):
-                raise ProgramError(f"{wanted}; ** is not supported")
-            return name, [_literal(a) for a in args], {str(k.arg): _literal(k.value) for k in keywords}
+                whole.fail(f"{wanted}; ** is not supported")
+            return _Call(text, name, args, {str(k.arg): k.value for k in keywords})
         case _:
-            raise ProgramError(wanted)
+            whole.fail(wanted)
 
 
-def _literal(node: ast.expr) -> Any:
-    match node:
-        case ast.Constant(value=int() | float() | str() | None as value):
-            return value
-        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as value)):
-            return -value
-        case _:
-            raise ProgramError("an operator's arguments are numbers, strings, True, False or None")
-
-
-def _check(name: str, p: inspect.Parameter, value: Any, usage: str) -> None:
+def _wrong(p: inspect.Parameter, value: Any, usage: str) -> str:
+    """What is wrong with the value of a parameter; empty if nothing is."""
     kinds = get_args(p.annotation) if isinstance(p.annotation, types.UnionType) else (p.annotation,)
     if not any(_is_a(value, kind) for kind in kinds):
         wanted = " or ".join("None" if k is types.NoneType else k.__name__ for k in kinds)
-        raise ProgramError(f"{name}: {p.name} must be {wanted}; its parameters are {usage}")
-    if type(value) is int and not (p.name not in _MAY_BE_ZERO) <= value <= DEFAULT_LIMITS.extent:
-        least = int(p.name not in _MAY_BE_ZERO)
-        raise ProgramError(f"{name}: {p.name} must be from {least} to {DEFAULT_LIMITS.extent}")
+        return f"{p.name} must be {wanted}; its parameters are {usage}"
+    least = int(p.name not in _MAY_BE_ZERO)
+    if type(value) is int and not least <= value <= DEFAULT_LIMITS.extent:
+        return f"{p.name} must be from {least} to {DEFAULT_LIMITS.extent}"
     if p.name == "dtype" and value not in tuple(DType):
-        raise ProgramError(f"{name}: dtype must be {' or '.join(DType)}, not {value[:40]!r}")
+        return f"dtype must be {' or '.join(DType)}, not {value[:40]!r}"
+    return ""
 
 
 def _is_a(value: Any, kind: Any) -> bool:

@@ -59,3 +59,20 @@ def test_any_text(text: str) -> None:
         operator(text)
     except ProgramError as e:
         str(e).encode()
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "column"),
+    [
+        ("matmul(8, 0, 8)", 1, 11),
+        ("  matmul(8, k=-1)", 1, 15),
+        ("\n matmul(8,\n  k=x)", 3, 5),
+        ("nope(1)", 1, 1),
+        ("matmul(1, 2, 3, 'f32', 5)", 1, 1),
+        ("matmul(1", 1, 1),
+    ],
+)
+def test_errors_say_where(text: str, line: int, column: int) -> None:
+    with pytest.raises(ProgramError) as caught:
+        operator(text)
+    assert (caught.value.line, caught.value.column) == (line, column)
