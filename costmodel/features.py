@@ -7,12 +7,12 @@ from numpy.typing import NDArray
 
 from tunesmith.costmodel.machine import Machine
 from tunesmith.costmodel.prior import StageCost, stage_cost
-from tunesmith.costmodel.structure import Array, shapes
+from tunesmith.costmodel.structure import Array, knob_values, shapes, structure
 from tunesmith.ir.program import Program
 from tunesmith.records import Target
-from tunesmith.schedule import Sketch
+from tunesmith.schedule import Sketch, State
 
-__all__ = ["NAMES", "VERSION", "Features", "features"]
+__all__ = ["NAMES", "VERSION", "Features", "features", "features_of"]
 
 VERSION = 1
 _TERMS = ("arithmetic", "loads", "stores", "latency", "spills", "overhead")
@@ -41,11 +41,15 @@ class Features:
 
 def features(program: Program, sketch: Sketch, population: NDArray[np.int64], target: Target) -> Features:
     """Features and prior of every candidate (row of knob indices) of one sketch."""
-    dtype = program.stages[-1].dtype
-    machine = Machine.of(target, dtype)
-    parts = [s for s in shapes(program, sketch, population) if not s.prepare]
+    return features_of(structure(program, sketch), sketch, population, target)
+
+
+def features_of(state: State, sketch: Sketch, population: NDArray[np.int64], target: Target) -> Features:
+    """The same, given the sketch's structure, which does not change between calls."""
+    machine = Machine.of(target, state.program.stages[-1].dtype)
+    values, count = knob_values(sketch, population), len(population)
+    parts = [s for s in shapes(state, values, count) if not s.prepare]
     costs = [stage_cost(s, machine) for s in parts]
-    count = len(population)
     times = np.stack([np.broadcast_to(c.time, count) for c in costs])
     prior = times.sum(axis=0)
     main = int(np.argmax(np.median(times, axis=1)))

@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tunesmith.costmodel.features import features
+from tunesmith.costmodel.features import Features, features_of
+from tunesmith.costmodel.structure import structure
 from tunesmith.ir.program import Program
 from tunesmith.records import Target
-from tunesmith.schedule import Sketch
+from tunesmith.schedule import Sketch, State
 
 __all__ = ["Ranker"]
 
@@ -45,12 +46,13 @@ class Ranker:
         self._rows: list[NDArray[np.float32]] = []
         self._residuals: list[float] = []
         self._outcomes = np.zeros((len(self.sketches), 2))  # failed, succeeded
+        self._structures: dict[int, State] = {}
         self._seen: dict[bytes, int] = {}
         self._trees: Any = None
         self._offset = 0.0
 
     def predict(self, sketch: int, population: NDArray[np.int64]) -> NDArray[np.float64]:
-        f = features(self.program, self.sketches[sketch], population, self.target)
+        f = self._features(sketch, population)
         failed, succeeded = self._outcomes[sketch]
         trust = (succeeded + 2.0) / (failed + succeeded + 2.0)
         residual: Any = self._offset
@@ -60,12 +62,17 @@ class Ranker:
         seconds: NDArray[np.float64] = f.prior_s * np.exp(residual) * (1 + _STALE * seen) / trust
         return seconds
 
+    def _features(self, sketch: int, population: NDArray[np.int64]) -> Features:
+        if sketch not in self._structures:
+            self._structures[sketch] = structure(self.program, self.sketches[sketch])
+        return features_of(self._structures[sketch], self.sketches[sketch], population, self.target)
+
     def observe(self, outcomes: Sequence[tuple[int, tuple[int, ...], float | None]]) -> None:
         for sketch, row, seconds in outcomes:
             self._outcomes[sketch, int(seconds is not None)] += 1
             if seconds is None:
                 continue
-            f = features(self.program, self.sketches[sketch], np.array([row], dtype=np.int64), self.target)
+            f = self._features(sketch, np.array([row], dtype=np.int64))
             self._rows.append(f.matrix[0])
             key = f.matrix[0].tobytes()
             self._seen[key] = self._seen.get(key, 0) + 1

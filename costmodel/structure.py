@@ -1,8 +1,9 @@
 """The loop structure of a sketch with arrays in place of numbers.
 
-A sketch is replayed once with a column of values for every knob. What lowering computes for one candidate
-(extents, strides, regions) is computed here for a whole population by the same formulas over arrays; what it
-decides by proof (exact tails) is left out: extents are those of whole tiles.
+A sketch is replayed once, with its holes left open, and then filled with a column of values for every knob.
+What lowering computes for one candidate (extents, strides, regions) is computed here for a whole population by
+the same formulas over arrays; what it decides by proof (exact tails) is left out: extents are those of whole
+tiles.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,11 +16,10 @@ from numpy.typing import NDArray
 from tunesmith.ir.expr import Expr, Load, loads
 from tunesmith.ir.loopnest import LoopKind
 from tunesmith.ir.program import Program, Stage
-from tunesmith.schedule import PREPARE, ROOT, Pack, Schedule, Sketch, State, replay
-from tunesmith.schedule.sketch import fill
+from tunesmith.schedule import PREPARE, ROOT, Hole, Pack, Schedule, Sketch, State, replay
 from tunesmith.schedule.state import FuseInfo, SplitInfo
 
-__all__ = ["Access", "Array", "LoopShape", "StageShape", "knob_values", "shapes"]
+__all__ = ["Access", "Array", "LoopShape", "StageShape", "knob_values", "shapes", "structure"]
 
 Array = NDArray[np.float64]
 """One value a candidate."""
@@ -77,11 +77,14 @@ def knob_values(sketch: Sketch, population: NDArray[np.int64]) -> dict[str, Arra
     }
 
 
-def shapes(program: Program, sketch: Sketch, population: NDArray[np.int64]) -> list[StageShape]:
-    """Every stage and packing copy of a sketch, for all candidates of a population at once."""
-    values = knob_values(sketch, population)
-    steps = tuple(fill(s, values.__getitem__) for s in sketch.steps)
-    return _Shaper(replay(program, Schedule(steps)), len(population)).all()
+def structure(program: Program, sketch: Sketch) -> State:
+    """The loop structure of a sketch, its holes left open; the same for all candidates."""
+    return replay(program, Schedule(sketch.steps))
+
+
+def shapes(state: State, values: Mapping[str, Array], count: int) -> list[StageShape]:
+    """Every stage and packing copy of a sketch for a whole population: ``count`` values of each knob."""
+    return _Shaper(state, values, count).all()
 
 
 @dataclass(frozen=True)
@@ -94,8 +97,9 @@ class _Frame:
 
 
 class _Shaper:
-    def __init__(self, state: State, count: int) -> None:
+    def __init__(self, state: State, values: Mapping[str, Array], count: int) -> None:
         self.state = state
+        self.values = values
         self.program = state.program
         self.ones = np.ones(count)
         self.frames: dict[str, _Frame] = {}
@@ -160,7 +164,8 @@ class _Shaper:
         axis = owner[d.parent]
         scale = strides[axis].pop(d.parent)
         stride: Any = self.ones
-        for part, factor in zip(reversed(d.parts[1:]), reversed(d.factors), strict=True):
+        for part, size in zip(reversed(d.parts[1:]), reversed(d.factors), strict=True):
+            factor = self.values[size.knob] if isinstance(size, Hole) else size
             extents[part] = self.ones * np.minimum(factor, extents[d.parent])
             strides[axis][part], owner[part] = scale * stride, axis
             stride = stride * factor
