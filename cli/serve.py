@@ -1,10 +1,11 @@
 """`tunesmith serve`: the HTTP service with its tuner in one process."""
 
 import argparse
+import sys
 
 from tunesmith.cli.commands import add_common
 from tunesmith.cli.database import database_url
-from tunesmith.cli.output import note
+from tunesmith.cli.output import emit_json, note
 from tunesmith.db import default_url
 
 __all__ = ["EXAMPLES", "SUMMARY", "arguments", "run"]
@@ -33,10 +34,17 @@ def _port(text: str) -> int:
     return int(text)
 
 
+def _tell(url: str) -> None:
+    """For programs that start a server, with ``--port 0`` on any free port."""
+    emit_json({"url": url})
+    sys.stdout.flush()
+
+
 def run(args: argparse.Namespace) -> int:
     if args.host not in _LOOPBACK:
         note(f"warning: whoever reaches {args.host}:{args.port} can run jobs here; there are no keys yet")
     from tunesmith.service import serve
 
-    serve(args.host, args.port, database_url(args.db) or default_url())
+    url = database_url(args.db) or default_url()
+    serve(args.host, args.port, url, on_listen=_tell if args.json else lambda _: None)
     return 0

@@ -6,6 +6,7 @@ import logging
 import os
 import signal
 import socket
+from collections.abc import Callable
 from types import FrameType
 
 import uvicorn
@@ -21,11 +22,19 @@ __all__ = ["serve"]
 log = logging.getLogger(__name__)
 
 
-def serve(host: str, port: int, url: str | None, *, tools: Tools | None = None) -> None:
+def serve(
+    host: str,
+    port: int,
+    url: str | None,
+    *,
+    tools: Tools | None = None,
+    on_listen: Callable[[str], None] = lambda _: None,
+) -> None:
     """Serves until SIGTERM or Ctrl-C; then the running job is stopped and left queued for the next start.
 
     ``url`` is the database's, None for the user's own. Raises ``TunesmithError`` before anything runs when
     the database cannot be used or the address is taken. A second Ctrl-C does not wait for the job.
+    ``on_listen`` is told the URL as soon as requests are accepted.
     """
     logging.basicConfig(level=logging.INFO, format="%(levelname)s:     %(message)s")
     logging.getLogger("alembic").setLevel(logging.WARNING)
@@ -37,7 +46,9 @@ def serve(host: str, port: int, url: str | None, *, tools: Tools | None = None) 
         any_address=not _is_loopback(host),
     )
     with _listen(host, port) as listener:
-        log.info("serving on http://%s:%d, Ctrl-C to stop", _in_url(host), listener.getsockname()[1])
+        here = f"http://{_in_url(host)}:{listener.getsockname()[1]}"
+        log.info("serving on %s, Ctrl-C to stop", here)
+        on_listen(here)
         config = uvicorn.Config(create_app(settings), server_header=False, timeout_graceful_shutdown=5)
         with contextlib.suppress(KeyboardInterrupt):
             _Server(config).run(sockets=[listener])

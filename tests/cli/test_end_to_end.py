@@ -91,3 +91,19 @@ def test_doctor_tunes_too(place: Path) -> None:
     found = {check["name"]: check for check in json.loads(done.stdout)["checks"]}
     assert found["self-test"]["level"] == "ok", found["self-test"]
     assert done.returncode == 0
+
+
+def test_serve_says_in_json_where_it_listens(tmp_path: Path) -> None:
+    words = ["serve", "--port", "0", "--json", "--db", f"sqlite:///{tmp_path / 'serve.db'}"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "tunesmith.cli.main", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        try:
+            url = json.loads(process.stdout.readline())["url"]
+        finally:
+            process.kill()
+    assert url.startswith("http://127.0.0.1:") and not url.endswith(":0")
