@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from tunesmith.codegen.text import Function, Text
-from tunesmith.ir.affine import Affine, Range, constant, interval
+from tunesmith.codegen.text import Function, Text, Value
+from tunesmith.ir.affine import Affine, Range, interval
 from tunesmith.ir.loopnest import Buffer, Role
 
 __all__ = ["Context", "Lane", "Level", "Slot", "alignment"]
@@ -45,7 +45,8 @@ def alignment(b: Buffer) -> int:
 class Context:
     """``vars`` maps loop variables to SSA names, or to ints while their loop is unrolled; ``depth`` to the
     level (index into ``levels``) at which they get their value, ``ranges`` to the values they can take.
-    ``mask`` is a vector of i1, None when every lane is on; there is none without a ``lane``.
+    ``mask`` is a vector of i1, None when every lane is on; there is none without a ``lane``. ``loaded`` holds
+    what was read from buffers that are written too: a table a block, by pointer.
     """
 
     def __init__(self, slots: Mapping[str, Slot]) -> None:
@@ -58,6 +59,7 @@ class Context:
         self.levels = [Level(self.entry)]
         self.lane: Lane | None = None
         self.mask: str | None = None
+        self.loaded: list[dict[str, dict[object, Value]]] = [{}]
 
     # -- where ------------------------------------------------------------------------------------------
 
@@ -65,9 +67,11 @@ class Context:
     def block(self) -> Iterator[None]:
         """Values computed inside are not known outside; what was read before may be overwritten inside."""
         self.f.memo.append({})
+        self.loaded.append({})
         yield
+        self.loaded.pop()
         self.f.memo.pop()
-        self.forget_written()
+        self.loaded[-1].clear()
 
     @contextmanager
     def variable(self, name: str, value: str, reach: Range) -> Iterator[None]:
@@ -105,8 +109,14 @@ class Context:
 
     def resolved(self, form: Affine) -> Affine:
         """The form with the variables of unrolled loops replaced by their values."""
-        known = {n: constant(v) for n in form.names if isinstance(v := self.vars.get(n), int)}
-        return form.substitute(known)
+        terms, const = [], form.const
+        for name, c in form.terms:
+            value = self.vars.get(name)
+            if isinstance(value, int):
+                const += c * value
+            else:
+                terms.append((name, c))
+        return Affine(tuple(terms), const)
 
     def reach(self, form: Affine) -> Range:
         """Bounds of a resolved form over all that the variables, the lane among them, can be."""
@@ -132,16 +142,3 @@ class Context:
 
     def minimum(self, a: str, b: str) -> str:
         return self.f.emit(f"call i64 @llvm.smin.i64(i64 {a}, i64 {b})")
-
-    # -- what is known of memory --------------------------------------------------------------------------
-
-    def forget(self, slot: Slot) -> None:
-        """Drop what was loaded from a buffer that is being written."""
-        table = self.f.memo[-1]
-        for key in [k for k in table if isinstance(k, tuple) and k[:2] == ("mutable", slot.pointer)]:
-            del table[key]
-
-    def forget_written(self) -> None:
-        table = self.f.memo[-1]
-        for key in [k for k in table if isinstance(k, tuple) and k[0] == "mutable"]:
-            del table[key]

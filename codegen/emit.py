@@ -23,12 +23,13 @@ declare i32 @omp_get_thread_num()
 declare i32 @omp_get_num_threads()"""
 
 
-def emit_module(nest: LoopNest, threads: int, max_lines: int = 60_000) -> str:
+def emit_module(nest: LoopNest, threads: int, limit: int = 1 << 18) -> str:
     """LLVM IR text of a nest: ``ts_run``, ``ts_repeat`` and, with packed operands, ``ts_prepare``.
 
-    Parallel loops ask OpenMP for ``threads`` threads. Raises CodeTooLarge.
+    Parallel loops ask OpenMP for ``threads`` threads. Raises CodeTooLarge for a function of more
+    than about ``limit`` instructions.
     """
-    module = _Module(nest, threads, max_lines)
+    module = _Module(nest, threads, limit)
     parts = [*module.entry(RUN, "kernel", nest.body), _repeat()]
     if nest.prepare:
         parts += module.entry(PREPARE, "pack", nest.prepare)
@@ -66,7 +67,7 @@ exit:
 class _Module:
     nest: LoopNest
     threads: int
-    max_lines: int
+    limit: int
 
     def entry(self, symbol: str, name: str, body: tuple[Stmt, ...]) -> list[str]:
         """The functions of an entry point. With threads, each parallel loop is a function of its own and so
@@ -99,7 +100,7 @@ class _Module:
         written = {s.buffer for s in walk_statements(body) if isinstance(s, Store | Update)}
         buffers = self.nest.buffers
         slots = {b.name: Slot(b, f"%p{i}", alignment(b), b.name in written) for i, b in enumerate(buffers)}
-        statements = Statements(Context(slots), self.max_lines)
+        statements = Statements(Context(slots), self.limit)
         if is_parallel:
             (loop,) = body
             assert isinstance(loop, For)

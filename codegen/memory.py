@@ -33,6 +33,7 @@ class Memory:
         self.f = context.f
         self.rooms: dict[str, _Room] = {}
         self.shared: dict[str, str] = {}
+        self.flat: dict[object, tuple[Affine, tuple[Affine, ...]]] = {}  # keeps each index, and so its id
 
     def local(self, b: Buffer) -> Slot:
         """Stack space for a local buffer; large ones of one name share theirs."""
@@ -67,13 +68,20 @@ class Memory:
         flat, lane = self._flat(slot, index), self.at.lane
         lanes = lane.lanes if lane else 0
         stride = flat.coefficient(lane.var) if lane else 0
-        kind = "mutable" if slot.written else "load"
-        key = (kind, slot.pointer, flat, lanes if stride else 0, self.at.mask if stride else None)
-        known = self.f.memo[-1].get(key) if slot.written else self.f.recall(key)
+        key = (slot.pointer, flat, lanes if stride else 0, self.at.mask if stride else None)
+        table = self.at.loaded[-1].setdefault(slot.pointer, {})
+        known = table.get(key) if slot.written else self.f.recall(key)
         if known is not None:
             return known
+        value = self._load(slot, flat, lanes, stride)
+        if slot.written:
+            table[key] = value
+            return value
+        return self.f.remember(key, value)
+
+    def _load(self, slot: Slot, flat: Affine, lanes: int, stride: int) -> Value:
         if not stride:
-            return self.f.remember(key, self._load_scalar(slot, flat))
+            return self._load_scalar(slot, flat)
         mask = self._mask(slot, flat)
         if stride == 1:
             value = self._load_vector(slot, flat, lanes, mask)
@@ -81,7 +89,7 @@ class Memory:
             value = self._gather(slot, flat, stride, lanes, mask)
         if mask is None and self.at.mask is not None:  # lanes that are off may hold what was never written
             value = Value(self.f.emit(f"freeze {vector_type(slot.buffer.dtype, lanes)} {value.name}"), lanes)
-        return self.f.remember(key, value)
+        return value
 
     def _load_scalar(self, slot: Slot, flat: Affine) -> Value:
         element = scalar_type(slot.buffer.dtype)
@@ -134,7 +142,7 @@ class Memory:
     def write(self, slot: Slot, index: tuple[Affine, ...], value: Value, stream: bool = False) -> None:
         """``stream``: past the caches, where the place is known to be aligned to whole vectors."""
         flat, lane = self._flat(slot, index), self.at.lane
-        self.at.forget(slot)
+        self._forget(slot)
         if lane is None or not flat.coefficient(lane.var):
             return self._store_scalar(slot, flat, value)
         dtype, mask = slot.buffer.dtype, self._mask(slot, flat)
@@ -143,7 +151,7 @@ class Memory:
             old = self.read(slot, index)
             kept = Math(self.f, dtype, lane.lanes).select(self.at.mask, value.name, old.name)
             value = Value(kept, lane.lanes)
-            self.at.forget(slot)
+            self._forget(slot)
         stride = flat.coefficient(lane.var)
         if stride == 1:
             self._store_vector(slot, flat, value, mask, stream)
@@ -152,6 +160,10 @@ class Memory:
         else:
             self._scatter(slot, flat, stride, value)
         return None
+
+    def _forget(self, slot: Slot) -> None:
+        """What was loaded from a buffer may no longer be there."""
+        self.at.loaded[-1].pop(slot.pointer, None)
 
     def _store_scalar(self, slot: Slot, flat: Affine, value: Value) -> None:
         if value.lanes:
@@ -199,10 +211,13 @@ class Memory:
 
     def _flat(self, slot: Slot, index: tuple[Affine, ...]) -> Affine:
         """Elements from the start of the buffer."""
-        total = constant(0)
-        for i, stride in zip(index, slot.buffer.strides, strict=True):
-            total = total + i * stride
-        return self.at.resolved(total)
+        key = (slot.buffer.name, slot.buffer.shape, id(index))
+        if (known := self.flat.get(key)) is None:
+            total = constant(0)
+            for i, stride in zip(index, slot.buffer.strides, strict=True):
+                total = total + i * stride
+            known = self.flat[key] = (total, index)
+        return self.at.resolved(known[0])
 
     def _lane_pointers(self, slot: Slot, flat: Affine, stride: int, lanes: int) -> str:
         offsets = ", ".join(f"i64 {i * stride}" for i in range(lanes))

@@ -31,11 +31,11 @@ _LET: dict[LetOp, Callable[[int, int], int]] = {LetOp.MIN: min, LetOp.DIV: floor
 
 
 class CodeTooLarge(Exception):
-    """Unrolling would give more instructions than the limit."""
+    """A function has more instructions than the limit: LLVM would take minutes."""
 
 
 class Statements:
-    """Raises CodeTooLarge after ``limit`` statements."""
+    """Raises CodeTooLarge after about ``limit`` instructions."""
 
     def __init__(self, context: Context, limit: int) -> None:
         self.at = context
@@ -44,7 +44,6 @@ class Statements:
         self.values = Values(context, self.memory)
         self.limit = limit
         self.streaming: bool | None = None  # None: no loop has decided yet
-        self.emitted = 0
 
     def emit(self, stmts: tuple[Stmt, ...]) -> None:
         for s in stmts:
@@ -65,9 +64,8 @@ class Statements:
                     self._update(s)
 
     def _count(self) -> None:
-        self.emitted += 1
-        if self.emitted > self.limit:
-            raise CodeTooLarge(f"more than {self.limit} statements after unrolling")
+        if next(self.f.numbers) > self.limit:
+            raise CodeTooLarge(f"more than {self.limit} instructions in one function")
 
     # -- loops --------------------------------------------------------------------------------------------
 
