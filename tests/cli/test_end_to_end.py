@@ -10,10 +10,6 @@ from typing import Any
 
 import pytest
 
-import tunesmith.tuning
-
-pytestmark = pytest.mark.skipif(not hasattr(tunesmith.tuning, "tune"), reason="the tuner is not there yet")
-
 PROGRAM = """\
 def small(a: f32[32, 48], b: f32[48, 40], c: f32[40]):
     y[i, j] = sum(a[i, k] * b[k, j], k)

@@ -4,12 +4,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-try:
-    from tunesmith.tuning import artifact, tune
-except ImportError:
-    pytest.skip("the tuner cannot be imported here", allow_module_level=True)
+from tunesmith.tuning import artifact, tune
 
 
 def test_from_text_to_shared_library(tmp_path: Path) -> None:
