@@ -26,6 +26,7 @@ _UNARY = {
 _FMA_LATENCY = 4
 _STATIC = (LoopKind.UNROLL, LoopKind.VECTOR)
 _LINE = 64
+_REGISTER_ELEMENTS = 512
 _CACHE_USE = 0.8  # of a cache's capacity, before conflicts and other data spoil it
 
 
@@ -102,7 +103,7 @@ def stage_cost(shape: StageShape, machine: Machine) -> StageCost:
     written = _load_count(shape.write, static, width, vectors, ones)
     kept = in_registers * (1 if shape.reduces else 0)
     touched = iterations * loaded + (0 if not shape.reduces else total * (1 - kept))
-    stored = total * (1 - kept) if shape.reduces else iterations * written * (0 if _tiny(shape.write) else 1)
+    stored = total * (1 - kept) if shape.reduces else iterations * written
     chain = _chain(shape, static, ones)
     latency = kept * iterations * chain * _FMA_LATENCY / machine.clock
     if not shape.reduces:
@@ -152,16 +153,15 @@ def _moves(access: Access, loop: LoopShape) -> bool:
     return loop.name in access.strides
 
 
-def _tiny(access: Access) -> bool:
-    """A local buffer small enough to be registers."""
-    return access.local and bool(np.all(access.size <= 512))
+def _in_memory(access: Access) -> Array:
+    """0 where the buffer is local and small enough to be registers, 1 elsewhere."""
+    size: Array = access.size
+    return np.where(access.local & (size <= _REGISTER_ELEMENTS), 0.0, 1.0)
 
 
 def _load_count(access: Access, static: list[LoopShape], width: Array, vectors: Array, ones: Array) -> Array:
     """Load instructions in one pass of the unrolled code: each address once; strided lanes one by one."""
-    if _tiny(access):
-        return 0.0 * ones
-    count = ones
+    count = _in_memory(access) * ones
     for loop in static:
         if not _moves(access, loop):
             continue
@@ -175,15 +175,17 @@ def _load_count(access: Access, static: list[LoopShape], width: Array, vectors: 
 
 def _accumulators(
     shape: StageShape, static: list[LoopShape], ones: Array, vectors: Array, width: Array
-) -> tuple[Array, float]:
+) -> tuple[Array, Array]:
     """Vectors of running results, and 1 if they can stay in registers (0: in memory)."""
     count = ones
     for loop in static:
         if _moves(shape.write, loop):
             count = count * (vectors if loop.kind is LoopKind.VECTOR else loop.extent)
     own_serial = [x for x in shape.loops if x.own and x not in static and _moves(shape.write, x)]
-    resident = shape.attached and all(bool(np.all(x.extent == 1)) for x in own_serial)
-    return count, 1.0 if resident else 0.0
+    resident = ones * float(shape.attached)
+    for loop in own_serial:
+        resident = resident * (loop.extent == 1)
+    return count, resident
 
 
 def _operands(shape: StageShape, static: list[LoopShape], ones: Array, vectors: Array) -> Array:
@@ -226,7 +228,7 @@ def _speedup(loops: tuple[LoopShape, ...], machine: Machine, ones: Array) -> Arr
 
 def _memory(shape: StageShape, machine: Machine, ones: Array) -> tuple[Array, ...]:
     """Seconds that each level's misses take: footprints of inner loops against capacities."""
-    accesses = [a for a in (*shape.reads, shape.write) if not _tiny(a)]
+    accesses = (*shape.reads, shape.write)
     static, serial = _static_suffix(shape.loops)
     lines = [_lines(a, serial, static, ones) for a in accesses]
     out = []
@@ -267,10 +269,10 @@ def _lines(access: Access, serial: list[LoopShape], static: list[LoopShape], one
             reach[d] = reach[d + 1] if moved is None else reach[d + 1] + np.abs(moved) * (loop.extent - 1)
         places.append(np.minimum(reach, extent))
     if not places:
-        return _Lines(np.ones((len(serial) + 1, len(ones))), ())
+        return _Lines(np.ones((len(serial) + 1, len(ones))) * _in_memory(access), ())
     places[-1] = np.maximum(places[-1] * (access.element_bytes / _LINE), 1.0)
-    count = places[0]
-    for p in places[1:]:
+    count = _in_memory(access)
+    for p in places:
         count = count * p
     return _Lines(count, tuple(places))
 
@@ -302,7 +304,11 @@ def _outermost_fit(totals: Array, capacity: float) -> NDArray[np.int64]:
 
 
 def _traffic(
-    serial: list[LoopShape], accesses: list[Access], lines: list[_Lines], fits: NDArray[np.int64], ones: Array
+    serial: list[LoopShape],
+    accesses: tuple[Access, ...],
+    lines: list[_Lines],
+    fits: NDArray[np.int64],
+    ones: Array,
 ) -> Array:
     """Bytes through one level: what fits inside is fetched once for each trip of the loops outside.
 

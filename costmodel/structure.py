@@ -1,9 +1,9 @@
 """The loop structure of a sketch with arrays in place of numbers.
 
 A sketch is replayed once, with its holes left open, and then filled with a column of values for every knob.
-What lowering computes for one candidate (extents, strides, regions) is computed here for a whole population by
-the same formulas over arrays; what it decides by proof (exact tails) is left out: extents are those of whole
-tiles.
+What lowering computes for one candidate (extents, strides, regions) is computed here for a whole population
+by the same formulas over arrays; what it decides by proof (exact tails) is left out: extents are those of
+whole tiles.
 """
 
 from collections.abc import Mapping, Sequence

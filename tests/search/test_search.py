@@ -1,0 +1,98 @@
+"""Ask and tell: what is proposed, how often, and in what order."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tunesmith.frontend import operator
+from tunesmith.ir import canonical
+from tunesmith.records import Peaks, Target
+from tunesmith.search import Candidate, Search, derive
+from tunesmith.search.population import sample
+from tunesmith.search.space import Space
+
+PEAKS = Peaks(100.0, 50.0, 200.0, 100.0, 60.0, 20.0)
+AVX2 = Target(
+    "x86_64-linux-gnu", "znver3", "+avx2,+fma", "test", 2, 1, 1 << 15, 1 << 19, 1 << 25, 64, 32, 16, PEAKS
+)
+
+
+class Hidden:
+    """A cost that the search must find by being told: distance of the knobs from a point."""
+
+    def __init__(self, space: Space) -> None:
+        self.space = space
+        self.seen: list[tuple[int, tuple[int, ...], float | None]] = []
+
+    def seconds(self, sketch: int, row: Sequence[int]) -> float:
+        knobs = self.space.sketches[sketch].knobs
+        away = [abs(int(v) - len(k.values) // 2) for v, k in zip(row, knobs, strict=True)]
+        return 1.0 + sketch + float(sum(away))
+
+    def predict(self, sketch: int, population: NDArray[np.int64]) -> NDArray[np.float64]:
+        return np.array([self.seconds(sketch, row) for row in population])
+
+    def observe(self, outcomes: Sequence[tuple[int, tuple[int, ...], float | None]]) -> None:
+        self.seen += outcomes
+
+
+def make(text: str = "matmul(64,64,64)", seed: int = 0) -> tuple[Search, Hidden]:
+    space = derive(canonical(operator(text)), AVX2)
+    model = Hidden(space)
+    return Search(space, model, np.random.default_rng(seed)), model
+
+
+def run(search: Search, model: Hidden, rounds: int) -> list[Candidate]:
+    out: list[Candidate] = []
+    for _ in range(rounds):
+        batch = search.propose(8)
+        search.tell([(c, model.seconds(c.sketch, c.row)) for c in batch])
+        out += batch
+    return out
+
+
+def test_nothing_is_proposed_twice() -> None:
+    search, model = make()
+    found = run(search, model, 8)
+    assert len(found) == 64
+    assert len({search.schedule(c).hash for c in found}) == 64
+
+
+def test_the_same_seed_proposes_the_same() -> None:
+    first, second, other = (run(*make(seed=s), 4) for s in (1, 1, 2))
+    assert first == second
+    assert first != other
+
+
+def test_it_beats_many_random_samples_of_a_known_cost() -> None:
+    search, model = make()
+    run(search, model, 10)
+    rng = np.random.default_rng(9)
+    sampled = [model.predict(i, sample(s, 3000, rng)).min() for i, s in enumerate(search.space.sketches)]
+    assert search.measured[0][0] <= min(sampled)
+
+
+def test_known_schedules_are_not_proposed() -> None:
+    search, _ = make()
+    known = [search.schedule(c) for c in search.propose(8)]
+    again, _ = make()
+    again.forget(known)
+    assert not {s.hash for s in known} & {again.schedule(c).hash for c in again.propose(16)}
+
+
+@pytest.mark.parametrize("text", ["sumsq(16,16)", "relu_muladd(64)"])
+def test_a_small_space_is_walked_through_and_then_exhausted(text: str) -> None:
+    search, model = make(text)
+    found = run(search, model, 40)
+    assert search.propose(8) == []
+    assert len({search.schedule(c).hash for c in found}) == len(found) > 1
+
+
+def test_failures_are_told_to_the_model() -> None:
+    search, model = make()
+    (candidate,) = search.propose(1)
+    search.tell([(candidate, None)])
+    assert model.seen == [(candidate.sketch, candidate.row, None)]
+    assert search.measured == []
