@@ -8,7 +8,7 @@ from itertools import count
 
 from tunesmith.ir.dtypes import DType
 
-__all__ = ["Function", "Text", "Value", "scalar_type", "vector_type"]
+__all__ = ["Function", "Text", "Value", "flatten", "scalar_type", "vector_type"]
 
 Text = list["str | Text"]
 """Lines and nested insertion points, flattened in the end."""

@@ -11,6 +11,7 @@ __all__ = [
     "is_guarded",
     "lane_axis",
     "reads_pointwise",
+    "reduces_contiguously",
     "shared_axes",
 ]
 

@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 from tunesmith.schedule import Sketch
 
-__all__ = ["Population", "crossover", "mutate", "neighbours", "sample", "satisfies", "transplant"]
+__all__ = ["Population", "crossover", "mutate", "neighbours", "repair", "sample", "satisfies", "transplant"]
 
 Population = NDArray[np.int64]
 

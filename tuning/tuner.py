@@ -34,7 +34,7 @@ from tunesmith.tuning.pipeline import Pipeline, Trial
 from tunesmith.tuning.types import Event, Observer, StoppedBy, TuneOptions, TuneResult
 from tunesmith.tuning.workload import versions, workload_of
 
-__all__ = ["Store", "tune"]
+__all__ = ["Served", "Store", "tune"]
 
 _ROOFLINE = 0.985  # of the bound: what is left is not worth more trials
 _FAILURES = 40  # trials, all failed, after which something is wrong with more than the candidates
