@@ -16,6 +16,7 @@ from tunesmith.ir.loopnest import Buffer, Role
 __all__ = ["Memory"]
 
 _OWN_SLOT_BYTES = 8192  # local buffers up to this size get a slot a use, so that SROA can dissolve each
+_ALL_OWN_BYTES = 1 << 17  # … until these are so large together
 _SPARE = 128  # elements past the end of a local buffer that lanes may reach
 
 
@@ -32,17 +33,21 @@ class Memory:
         self.at = context
         self.f = context.f
         self.rooms: dict[str, _Room] = {}
+        self.own_bytes = 0
         self.shared: dict[str, str] = {}
         self.flat: dict[object, tuple[Affine, tuple[Affine, ...]]] = {}  # keeps each index, and so its id
 
     def local(self, b: Buffer) -> Slot:
         """Stack space for a local buffer; large ones of one name share theirs."""
-        pointer = self.shared.get(b.name) if b.size_bytes > _OWN_SLOT_BYTES else None
+        is_own = b.size_bytes <= min(_OWN_SLOT_BYTES, _ALL_OWN_BYTES - self.own_bytes)
+        pointer = None if is_own else self.shared.get(b.name)
         if pointer is None:
             pointer = f"%a{next(self.f.numbers)}"
             self.rooms[pointer] = _Room(len(self.at.entry))
             self.at.entry.append("")
-        if b.size_bytes > _OWN_SLOT_BYTES:
+        if is_own:
+            self.own_bytes += b.size_bytes
+        else:
             self.shared[b.name] = pointer
         slot = Slot(b, pointer, alignment(b), True)
         self._make_room(slot, b.elements)
@@ -132,7 +137,7 @@ class Memory:
         if self.at.mask is None or slot.buffer.role is not Role.LOCAL:
             return self.at.mask
         lo, hi = self.at.reach(flat)
-        if lo < 0 or hi >= 2 * slot.buffer.elements + _SPARE:
+        if lo < 0 or hi >= slot.buffer.elements + _SPARE:
             return self.at.mask
         self._make_room(slot, hi + 1)
         return None

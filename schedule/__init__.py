@@ -1,6 +1,7 @@
 """How it is computed: steps, schedules, replay, lowering."""
 
-from tunesmith.schedule.lower import Limits, lower, lower_state
+from tunesmith.schedule.limits import Limits
+from tunesmith.schedule.lower import lower, lower_state
 from tunesmith.schedule.sketch import TAILS, Ceiling, Hole, Knob, Sketch
 from tunesmith.schedule.state import State, replay
 from tunesmith.schedule.steps import (

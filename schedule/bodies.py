@@ -36,15 +36,23 @@ def body_at(scope: Scope, stage: str, e: Expr) -> Expr:
 
 def settled_guard(scope: Scope, frame: Frame) -> tuple[Affine, ...] | None:
     """The conditions of a guard in the stage's body that are decided by the loops open already."""
-    for node in walk(frame.stage.body):
+    waiting: list[Expr] = [frame.stage.body]
+    while waiting:
+        node = waiting.pop()
         if not isinstance(node, Within):
+            waiting.extend(children(node))
             continue
         forms = tuple(c.substitute(frame.values) for c in node.conds)
-        names = {n for f in forms for n in f.names}
-        if forms in scope.refuted or not names <= scope.opened or has_vector(names, frame.bounds):
+        if forms in scope.refuted:
+            waiting.append(node.b)
             continue
-        if any(f.terms and not scope.known.proves(f) for f in forms):
+        if all(scope.known.proves(f) for f in forms):
+            waiting.append(node.a)
+            continue
+        names = {n for f in forms for n in f.names}
+        if names and names <= scope.opened and not has_vector(names, frame.bounds):
             return forms
+        waiting.extend((node.a, node.b))
     return None
 
 

@@ -27,23 +27,17 @@ from tunesmith.ir.loopnest import (
 from tunesmith.ir.program import Program, Stage
 from tunesmith.schedule.bodies import body_at, settled_guard, without_needless_guards
 from tunesmith.schedule.frame import Bound, Frame, Span, make_frame
+from tunesmith.schedule.limits import Budget, Limits
 from tunesmith.schedule.packing import pack_operand
 from tunesmith.schedule.regions import region_of, whole_spans
 from tunesmith.schedule.scope import Leaf, Place, Scope
 from tunesmith.schedule.state import FuseInfo, State, replay
-from tunesmith.schedule.steps import PREPARE, ROOT, IllegalStep, Schedule
+from tunesmith.schedule.steps import PREPARE, ROOT, Schedule
 from tunesmith.schedule.tails import clamp, full_trips, settle
 
-__all__ = ["Limits", "lower", "lower_state"]
+__all__ = ["lower", "lower_state"]
 
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Bounds on generated code: lanes of a vector loop, statements after unrolling, bytes on the stack."""
-
-    lanes: int = 64
-    statements: int = 6000
-    stack_bytes: int = 1 << 20
+_MOST_VERSIONS = 16  # of a loop's body, for the guards in it
 
 
 def lower(program: Program, schedule: Schedule, limits: Limits | None = None) -> LoopNest:
@@ -52,13 +46,14 @@ def lower(program: Program, schedule: Schedule, limits: Limits | None = None) ->
 
 
 def lower_state(state: State, limits: Limits) -> LoopNest:
-    return _Lowering(state, limits).nest()
+    """The loop nest of a replayed schedule. Raises IllegalStep; more than the limits allow is illegal too."""
+    return _Lowering(state, Budget(limits, state.program)).nest()
 
 
 @dataclass(frozen=True)
 class _Lowering:
     state: State
-    limits: Limits
+    budget: Budget
 
     # -- the whole nest ---------------------------------------------------------------------------------
 
@@ -85,7 +80,8 @@ class _Lowering:
         buffers = []
         for pack in self.state.packs:
             if pack.at == at:
-                copy, buffer, loops = pack_operand(self.state, scope, pack, self.limits.lanes)
+                copy, buffer, loops = pack_operand(self.state, scope, pack, self.budget.limits.lanes)
+                self.budget.check_copy(buffer, self.state.program.tensors[pack.tensor].size_bytes)
                 scope = scope.with_copy(copy)
                 stmts += loops
                 buffers.append(buffer)
@@ -138,10 +134,13 @@ class _Lowering:
             values[a.name] - base for a, base in zip(stage.axes, place.bases, strict=True)
         )
 
-    def _guarded(self, scope: Scope, stage: Stage, stmt: Stmt, spatial: bool = False) -> tuple[Stmt, ...]:
+    def _guarded(
+        self, scope: Scope, stage: Stage, stmt: Store | Update, spatial: bool = False
+    ) -> tuple[Stmt, ...]:
         forms = [c.form for c in scope.frames[stage.name].conditions]
         if spatial:  # the reduce loops are not open around an initial store
             forms = [f for f in forms if all(n in scope.opened for n in f.names)]
+        self.budget.spend_code(scope, stmt)
         open_forms = tuple(f for f in dict.fromkeys(forms) if not scope.known.proves(f))
         return (If(open_forms, (stmt,)),) if open_forms else (stmt,)
 
@@ -153,6 +152,8 @@ class _Lowering:
         """The remaining loops of a stage around a leaf; ``attach`` emits the stages computed in them."""
         if not loops:
             return leaf(scope)
+        scope = scope.deeper()
+        self.budget.check_depth(scope.depth)
         frame = scope.frames[name]
         loop, rest = loops[0], loops[1:]
 
@@ -166,8 +167,8 @@ class _Lowering:
         extent, limits, facts = clamp(scope, frame, variable, kind)
         if extent == 1 and not limits:
             return inside(scope.fix(name, variable, 0))
-        if kind is LoopKind.VECTOR and extent > self.limits.lanes:
-            raise IllegalStep(f"vectorize {variable}", f"{extent} lanes, at most {self.limits.lanes}")
+        if kind is LoopKind.VECTOR:
+            self.budget.check_lanes(variable, extent)
         full = extent if limits else full_trips(self.state, scope, name, loops, extent)
         if full < extent:
             return self._with_remainder(scope, frame, variable, extent, full, loops, leaf, attach)
@@ -231,25 +232,29 @@ class _Lowering:
 
         out = copies + self._hosted(scope, self.state.attached.get((name, loop), ()), go_on)
         for buffer in reversed(buffers):
-            self._check_stack(f"pack {buffer.name}", buffer)
+            self.budget.spend_stack(buffer)
             out = (Alloc(buffer, out),)
         return out
 
-    def _unswitched(self, scope: Scope, name: str, rest: tuple[str, ...], leaf: Leaf) -> tuple[Stmt, ...]:
+    def _unswitched(
+        self, scope: Scope, name: str, rest: tuple[str, ...], leaf: Leaf, versions: int = _MOST_VERSIONS
+    ) -> tuple[Stmt, ...]:
         """The rest of an elementwise stage's loops; twice if a guard is decided outside of them, so that
         padding is filled and data copied by loops without tests."""
         frame = scope.frames[name]
         hosts = any((name, loop) in self.state.attached for loop in rest)
-        guard = settled_guard(scope, frame) if rest and frame.stage.reducer is None and not hosts else None
+        worth = rest and versions > 1 and frame.stage.reducer is None and not hosts
+        guard = settled_guard(scope, frame) if worth else None
         if guard is None:
             return self._open(scope, name, rest, leaf)
         left = tuple(f for f in guard if not scope.known.proves(f))
         known = scope.known
         for form in left:
             known = known.with_fact(form)
-        inside = self._unswitched(replace(scope, known=known), name, rest, leaf)
+        inside = replace(scope, known=known)
         outside = replace(scope, refuted=scope.refuted | {guard})
-        return (If(left, inside, self._unswitched(outside, name, rest, leaf)),)
+        then, orelse = (self._unswitched(sc, name, rest, leaf, versions // 2) for sc in (inside, outside))
+        return (If(left, then, orelse),)
 
     # -- stages and packs inside loops --------------------------------------------------------------------
 
@@ -257,21 +262,17 @@ class _Lowering:
         """Stages computed at this loop, each in a local buffer, then the rest of the loop."""
         if not names:
             return go_on(scope)
+        self.budget.check_depth(scope.depth + len(names))
+        scope = scope.deeper()
         stage = self.state.program.stage(names[0])
         spans = region_of(self.state, scope, stage)
         mine = [spans[a.name] for a in stage.axes]
         buffer = Buffer(stage.name, tuple(s.extent for s in mine), stage.dtype, Role.LOCAL)
-        self._check_stack(f"compute_at {stage.name}", buffer)
+        self.budget.spend_stack(buffer)
         place = Place(buffer.name, tuple(s.base for s in mine))
         inside = replace(scope, places={**scope.places, stage.name: place})
         body = self._stage(inside, stage, spans) + self._hosted(inside, names[1:], go_on)
         return (Alloc(buffer, body),)
-
-    def _check_stack(self, step: str, buffer: Buffer) -> None:
-        if buffer.size_bytes > self.limits.stack_bytes:
-            raise IllegalStep(
-                step, f"{buffer.size_bytes} bytes on the stack, at most {self.limits.stack_bytes}"
-            )
 
 
 def _recovered(frame: Frame, loop: str) -> list[Let]:

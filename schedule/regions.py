@@ -19,10 +19,36 @@ def whole_spans(stage: Stage) -> dict[str, Span]:
 
 
 def region_of(state: State, scope: Scope, producer: Stage) -> dict[str, Span]:
-    """What the readers of a stage need of it at this point, axis by axis; reduce axes are needed whole."""
+    """What the readers of a stage need of it at this point, axis by axis; reduce axes are needed whole.
+
+    A reader that is not being computed yet is needed where its own readers need it.
+    """
+    chain = _readers_to_come(state, scope, producer)
+    axes: dict[str, dict[str, Span]] = {}
+    for stage in reversed(state.program.stages):
+        if stage.name in chain:
+            axes[stage.name] = _needed(state, scope, stage, axes)
+    return axes[producer.name]
+
+
+def _readers_to_come(state: State, scope: Scope, producer: Stage) -> set[str]:
+    """The stage, and all between it and the stages whose loops are around."""
+    found = {producer.name}
+    waiting = [producer.name]
+    while waiting:
+        for reader in state.readers[waiting.pop()]:
+            if reader.name not in scope.frames and reader.name not in found:
+                found.add(reader.name)
+                waiting.append(reader.name)
+    return found
+
+
+def _needed(
+    state: State, scope: Scope, producer: Stage, later: Mapping[str, Mapping[str, Span]]
+) -> dict[str, Span]:
     regions = []
-    for reader in state.program.consumers(producer.name):
-        spans = _axis_spans(state, scope, reader)
+    for reader in state.readers[producer.name]:
+        spans = later[reader.name] if reader.name in later else _axis_spans(scope, reader)
         for load in loads(reader.body):
             if load.tensor == producer.name:
                 regions.append([_form_span(i, spans) for i in load.index])
@@ -33,12 +59,9 @@ def region_of(state: State, scope: Scope, producer: Stage) -> dict[str, Span]:
     return whole_spans(producer) | needed
 
 
-def _axis_spans(state: State, scope: Scope, stage: Stage) -> dict[str, Span]:
+def _axis_spans(scope: Scope, stage: Stage) -> dict[str, Span]:
     """The values that the axes of a stage take inside this point."""
-    frame = scope.frames.get(stage.name)
-    if frame is None:
-        return region_of(state, scope, stage)
-    bounds = scope.bounds()
+    frame, bounds = scope.frames[stage.name], scope.bounds()
     return {a: span_of(v, scope.opened, bounds, frame.conditions) for a, v in frame.values.items()}
 
 

@@ -48,6 +48,11 @@ class Scope:
     places: Mapping[str, Place] = field(default_factory=dict)
     copies: Mapping[tuple[str, str], Copy] = field(default_factory=dict)
     refuted: frozenset[tuple[Affine, ...]] = frozenset()
+    depth: int = 0
+
+    def deeper(self) -> "Scope":
+        """One loop or one stage farther in."""
+        return replace(self, depth=self.depth + 1)
 
     def with_frame(self, frame: Frame) -> "Scope":
         """A stage begins: its variables get their ranges."""

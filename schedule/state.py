@@ -106,6 +106,15 @@ class State:
         return out
 
     @cached_property
+    def readers(self) -> dict[str, tuple[Stage, ...]]:
+        """The stages that read each tensor, in the order of the program."""
+        out: dict[str, tuple[Stage, ...]] = {}
+        for stage in self.program.stages:
+            for name in stage.reads:
+                out[name] = (*out.get(name, ()), stage)
+        return out
+
+    @cached_property
     def packed(self) -> dict[tuple[str, str], Pack]:
         """The pack of each (stage, operand) that has one."""
         return {(p.stage, p.tensor): p for p in self.packs}
@@ -304,15 +313,15 @@ def _stream(state: State, step: Stream) -> Plan:
 
 def _is_inside(state: State, stage: str, consumer: str, loop: str) -> bool:
     """Whether a stage is the consumer itself, or computed at this loop or inside it."""
-    if stage == consumer:
-        return True
-    at = state.plans[stage].at
-    if at is None:
-        return False
-    if at[0] == consumer:
-        loops = state.plans[consumer].loops
-        return loops.index(at[1]) >= loops.index(loop)
-    return _is_inside(state, at[0], consumer, loop)
+    while stage != consumer:
+        at = state.plans[stage].at
+        if at is None:
+            return False
+        if at[0] == consumer:
+            loops = state.plans[consumer].loops
+            return loops.index(at[1]) >= loops.index(loop)
+        stage = at[0]
+    return True
 
 
 def _compute_at(state: State, step: ComputeAt) -> State:
@@ -381,9 +390,9 @@ def _check_pack_loops(state: State, step: Step, pack: Pack) -> None:
 
 def _loops_around(state: State, stage: str) -> tuple[tuple[str, str], ...]:
     """(stage, loop) of the loops of a stage and of all it is computed inside, outermost first."""
-    plan = state.plans[stage]
-    own = tuple((stage, loop) for loop in plan.loops)
-    if plan.at is None:
-        return own
-    outer = _loops_around(state, plan.at[0])
-    return outer[: outer.index(plan.at) + 1] + own
+    around = tuple((stage, loop) for loop in state.plans[stage].loops)
+    while (at := state.plans[stage].at) is not None:
+        stage, last = at
+        loops = state.plans[stage].loops
+        around = tuple((stage, loop) for loop in loops[: loops.index(last) + 1]) + around
+    return around
