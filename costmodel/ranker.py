@@ -68,17 +68,22 @@ class Ranker:
         return features_of(self._structures[sketch], self.sketches[sketch], population, self.target)
 
     def observe(self, outcomes: Sequence[tuple[int, tuple[int, ...], float | None]]) -> None:
-        for sketch, row, seconds in outcomes:
-            self._outcomes[sketch, int(seconds is not None)] += 1
-            if seconds is None:
-                continue
-            f = self._features(sketch, np.array([row], dtype=np.int64))
-            self._rows.append(f.matrix[0])
-            key = f.matrix[0].tobytes()
-            self._seen[key] = self._seen.get(key, 0) + 1
-            self._residuals.append(float(np.log(seconds / f.prior_s[0])))
+        for sketch in sorted({sketch for sketch, _, _ in outcomes}):
+            mine = [(row, seconds) for i, row, seconds in outcomes if i == sketch]
+            self._outcomes[sketch] += (sum(t is None for _, t in mine), sum(t is not None for _, t in mine))
+            timed = [(row, seconds) for row, seconds in mine if seconds is not None]
+            if timed:
+                self._learn(sketch, timed)
         if len(self._residuals) >= _LEAST:
             self._train()
+
+    def _learn(self, sketch: int, timed: list[tuple[tuple[int, ...], float]]) -> None:
+        f = self._features(sketch, np.array([row for row, _ in timed], dtype=np.int64))
+        for features, prior_s, (_, seconds) in zip(f.matrix, f.prior_s, timed, strict=True):
+            self._rows.append(features)
+            self._residuals.append(float(np.log(seconds / prior_s)))
+            key = features.tobytes()
+            self._seen[key] = self._seen.get(key, 0) + 1
 
     def _train(self) -> None:
         import xgboost  # here, since it takes longer to import than a first batch takes to measure

@@ -9,11 +9,13 @@ from tunesmith.records import Target
 from tunesmith.schedule import IllegalStep, Schedule, Sketch, replay
 from tunesmith.search.draft import Draft
 from tunesmith.search.rules import DEFAULT_RULES, Hardware, Rule
+from tunesmith.search.rules.base import thinned
 
 __all__ = ["Space", "derive"]
 
 _log = logging.getLogger(__name__)
-_MOST_DRAFTS = 96
+_MOST_DRAFTS = 64
+_LEAST_VARIANTS = 2  # that every stage of a long program still gets
 
 
 @dataclass(frozen=True)
@@ -40,14 +42,15 @@ def derive(program: Program, target: Target, rules: Sequence[Rule] = DEFAULT_RUL
     finished: list[Draft] = []
     while drafts:
         following: list[Draft] = []
+        most = max(_LEAST_VARIANTS, _MOST_DRAFTS // len(drafts))
         for draft in drafts:
             stage = _next_stage(draft)
             if stage is None:
                 finished.append(draft)
             else:
-                following.extend(_decide(draft, stage, hardware, rules, disabled))
-        drafts = _thin(following, _MOST_DRAFTS)
-    sketches = _named_apart([d.sketch() for d in _thin(finished, _MOST_DRAFTS)])
+                following.extend(_decide(draft, stage, hardware, rules, disabled, most))
+        drafts = thinned(following, _MOST_DRAFTS)
+    sketches = _named_apart([d.sketch() for d in thinned(finished, _MOST_DRAFTS)])
     return Space(program, sketches, tuple(f"{n}: {why}" for n, why in disabled.items()))
 
 
@@ -56,13 +59,13 @@ def _next_stage(draft: Draft) -> str | None:
 
 
 def _decide(
-    draft: Draft, stage: str, hardware: Hardware, rules: Sequence[Rule], disabled: dict[str, str]
+    draft: Draft, stage: str, hardware: Hardware, rules: Sequence[Rule], disabled: dict[str, str], most: int
 ) -> list[Draft]:
     for rule in rules:
         if rule.name in disabled:
             continue
         try:
-            drafts = rule.apply(draft, stage, hardware)
+            drafts = rule.apply(draft, stage, hardware, most)
         except IllegalStep:
             continue
         except Exception as e:  # a fault in one rule must not end the run: the others go on without it
@@ -72,13 +75,6 @@ def _decide(
         if drafts:
             return drafts
     return [draft.finish(stage)]
-
-
-def _thin(drafts: list[Draft], most: int) -> list[Draft]:
-    """At most so many, evenly spread over the variants."""
-    if len(drafts) <= most:
-        return drafts
-    return [drafts[i * len(drafts) // most] for i in range(most)]
 
 
 def _named_apart(sketches: list[Sketch]) -> tuple[Sketch, ...]:

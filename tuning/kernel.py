@@ -69,6 +69,9 @@ class Kernel:
     an array in place may go unnoticed. ``bind`` makes a kernel that keeps them, under the same rule. Calls
     from several threads are safe.
 
+    After a call with several threads, a child made by ``os.fork`` must not call kernels: OpenMP's threads do
+    not exist there.
+
     ``record`` says which record the schedule came from; None for a guess of the cost model.
     """
 

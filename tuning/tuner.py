@@ -40,6 +40,7 @@ _ROOFLINE = 0.985  # of the bound: what is left is not worth more trials
 _FAILURES = 40  # trials, all failed, after which something is wrong with more than the candidates
 _CONTENDERS = 5
 _HOPELESS = 3.0  # times slower than the best: the untuned schedule has lost without a race
+_NUMPY_LEAST_S = 3e-4  # a stage: below, the reference's bookkeeping would be timed rather than NumPy
 _LARGE_BYTES = 64 << 20  # of arguments, beyond which the winner is verified on fewer inputs
 _BATCH = 8
 
@@ -113,13 +114,11 @@ class _Run:
         self.versions = versions()
         self.store.add_workload(self.workload)
         self.store.add_target(self.target)
-        history = (
-            [] if self.options.fresh else self.store.history(self.workload.hash, self.target.fingerprint)
-        )
+        history = [] if self.options.fresh else self._history()
         self._resume(history)
         if self._budget_left() <= 0 and self.state.best is not None:
             served = self.store.best(self.workload.hash, self.target)
-            if served is not None and served.record.target.fingerprint == self.target.fingerprint:
+            if served is not None and served.record.id in {r.id for r in history}:
                 self.state.best = _with_times(served.record, (served.time_s,))
             return self._result(StoppedBy.TRIALS, {}, 0.0)
         dtype = DType(self.workload.dtype)
@@ -156,6 +155,11 @@ class _Run:
             search.tell(outcomes)
         self.search_s += time.perf_counter() - began
         return space, search
+
+    def _history(self) -> list[Record]:
+        """Trials on record that compare with this run's: kernels rank differently with cold caches."""
+        records = self.store.history(self.workload.hash, self.target.fingerprint)
+        return [r for r in records if r.protocol.cache == self.options.protocol.cache]
 
     def _parse(self, record: Record) -> Schedule | None:
         try:
@@ -278,7 +282,7 @@ class _Run:
     def _stop_reason(self) -> StoppedBy | None:
         if self.should_stop():
             return StoppedBy.INTERRUPTED
-        if self.options.seconds is not None and self._elapsed() >= self.options.seconds:
+        if self.options.seconds is not None and self._elapsed() >= self.options.seconds - self._end_s():
             return StoppedBy.SECONDS
         count = len(self.state.records)
         if count >= _FAILURES and self.state.best is None:
@@ -289,6 +293,11 @@ class _Run:
         if count >= 16 and self._fraction_of_bound() >= _ROOFLINE:
             return StoppedBy.ROOFLINE
         return None
+
+    def _end_s(self) -> float:
+        """Seconds of the budget to leave for the race and the last verification."""
+        assert self.options.seconds is not None
+        return min(1.0, 0.25 * self.options.seconds)
 
     def _fraction_of_bound(self) -> float:
         """Best speed over what arithmetic and memory allow at most."""
@@ -326,8 +335,15 @@ class _Run:
         baselines = {}
         if self.state.untuned is not None:
             baselines["untuned"] = times.get(self.state.untuned.id, self.state.untuned.time_s)
-        numpy_s = None if self.should_stop() else runner.numpy_time_s()
-        return baselines if numpy_s is None else {**baselines, "numpy": numpy_s}
+        if self.should_stop() or self._is_over_budget():
+            return baselines
+        numpy_s = runner.numpy_time_s()
+        if numpy_s is not None and numpy_s > _NUMPY_LEAST_S * len(self.program.stages):
+            baselines["numpy"] = numpy_s
+        return baselines
+
+    def _is_over_budget(self) -> bool:
+        return self.options.seconds is not None and self._elapsed() >= self.options.seconds
 
     def _contenders(self, by_id: dict[str, Record]) -> dict[str, Binary]:
         """Binaries of the fastest records and of the untuned one, those of earlier runs built anew."""

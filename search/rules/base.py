@@ -1,13 +1,16 @@
 """What a sketch rule is."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from tunesmith.ir.dtypes import DType
 from tunesmith.records import Target
 from tunesmith.search.draft import Draft
 
-__all__ = ["Hardware", "Rule", "sizes"]
+__all__ = ["Hardware", "Rule", "sizes", "thinned"]
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +38,14 @@ class Rule(Protocol):
     """One way to decide how a stage is computed.
 
     ``apply`` gives the drafts that follow from it, all with the stage marked done; no drafts mean that the
-    rule does not apply. It may raise IllegalStep, which drops the draft.
+    rule does not apply, and at most ``most`` of them, since those of several stages multiply. It may raise
+    IllegalStep, which drops the draft.
     """
 
     @property
     def name(self) -> str: ...
 
-    def apply(self, draft: Draft, stage: str, hardware: Hardware) -> list[Draft]: ...
+    def apply(self, draft: Draft, stage: str, hardware: Hardware, most: int) -> list[Draft]: ...
 
 
 _SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64, 96, 128, 192, 256, 384, 512)
@@ -52,3 +56,10 @@ def sizes(extent: int, most: int) -> tuple[int, ...]:
     top = min(extent, most)
     divisors = {d for d in range(1, min(top, 1024) + 1) if extent % d == 0}
     return tuple(sorted({s for s in _SIZES if s <= top} | divisors | ({extent} if extent <= most else set())))
+
+
+def thinned(variants: Sequence[T], most: int) -> list[T]:
+    """At most so many, evenly spread, so that each kind of variant stays."""
+    if len(variants) <= most:
+        return list(variants)
+    return [variants[i * len(variants) // most] for i in range(most)]

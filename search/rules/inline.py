@@ -18,7 +18,7 @@ class AlwaysInline:
 
     name: str = "inline"
 
-    def apply(self, draft: Draft, stage: str, hardware: Hardware) -> list[Draft]:
+    def apply(self, draft: Draft, stage: str, hardware: Hardware, most: int) -> list[Draft]:
         s = draft.stage(stage)
         if s.reducer is not None or stage in draft.program.outputs:
             return []

@@ -6,6 +6,7 @@ joined at the end of the row.
 """
 
 from dataclasses import dataclass
+from itertools import product
 from math import prod
 
 from tunesmith.ir.expr import Load, loads
@@ -26,7 +27,7 @@ from tunesmith.schedule import (
 )
 from tunesmith.search.analysis import flat_stride, has_reuse, reduces_contiguously
 from tunesmith.search.draft import Draft
-from tunesmith.search.rules.base import Hardware
+from tunesmith.search.rules.base import Hardware, thinned
 from tunesmith.search.rules.vectors import lane_choices, vectorize_last
 
 __all__ = ["RowGroup"]
@@ -44,7 +45,7 @@ class RowGroup:
     rows: tuple[int, ...] = (1, 2, 4, 8)
     chunk: int = 8192
 
-    def apply(self, draft: Draft, stage: str, hardware: Hardware) -> list[Draft]:
+    def apply(self, draft: Draft, stage: str, hardware: Hardware, most: int) -> list[Draft]:
         root = draft.stage(stage)
         if root.reducer is not None and not any(a.extent > 1 for a in root.axes):
             split = self._chunks(draft, stage)
@@ -57,12 +58,11 @@ class RowGroup:
         counts = self.accumulators if reducing else (1,)
         streams = (False, True) if self._is_large(draft, root, hardware) else (False,)
         out = []
-        for count in counts:
-            for stream in streams:
-                try:
-                    out.append(self._build(draft, stage, members, count, stream, hardware))
-                except IllegalStep:
-                    continue
+        for count, stream in thinned(list(product(counts, streams)), most):
+            try:
+                out.append(self._build(draft, stage, members, count, stream, hardware))
+            except IllegalStep:
+                continue
         return out
 
     def _is_large(self, draft: Draft, root: Stage, hardware: Hardware) -> bool:

@@ -44,7 +44,7 @@ from tunesmith.search.analysis import (
     shared_axes,
 )
 from tunesmith.search.draft import Draft
-from tunesmith.search.rules.base import Hardware, sizes
+from tunesmith.search.rules.base import Hardware, sizes, thinned
 from tunesmith.search.rules.vectors import lane_choices, vectorize_last
 
 __all__ = ["MultiLevelTiling"]
@@ -77,7 +77,7 @@ class MultiLevelTiling:
     shortest_block: int = 96
     longest_block: int = 640
 
-    def apply(self, draft: Draft, stage: str, hardware: Hardware) -> list[Draft]:
+    def apply(self, draft: Draft, stage: str, hardware: Hardware, most: int) -> list[Draft]:
         anchor = self._anchor(draft, stage)
         if anchor is None:
             return []
@@ -85,7 +85,7 @@ class MultiLevelTiling:
         if lane is None:
             return []
         out = []
-        for variant in self._variants(draft.program, draft.stage(anchor), lane):
+        for variant in thinned(self._variants(draft.program, draft.stage(anchor), lane), most):
             try:
                 out.append(self._build(draft, stage, anchor, lane, variant, hardware))
             except IllegalStep:

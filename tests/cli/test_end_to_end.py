@@ -52,7 +52,7 @@ def result(place: Path) -> dict[str, Any]:
 def test_the_search_finds_a_verified_kernel(result: dict[str, Any]) -> None:
     assert result["best"]["time_s"] > 0
     assert result["statuses"]["ok"] >= 1
-    assert set(result["baselines"]) >= {"untuned", "numpy"}
+    assert "untuned" in result["baselines"]
 
 
 def test_best_answers_with_the_same_record(place: Path, result: dict[str, Any]) -> None:

@@ -104,7 +104,7 @@ def test_elementwise_consumers_are_fused() -> None:
 class Failing:
     name: str = "failing"
 
-    def apply(self, draft: Draft, stage: str, hardware: Hardware) -> list[Draft]:
+    def apply(self, draft: Draft, stage: str, hardware: Hardware, most: int) -> list[Draft]:
         raise ZeroDivisionError("a fault of the rule")
 
 
@@ -129,6 +129,16 @@ def test_evolution_stays_under_the_ceilings() -> None:
             assert satisfies(sketch, population).all()
             for i, knob in enumerate(sketch.knobs):
                 assert ((population[:, i] >= 0) & (population[:, i] < len(knob.values))).all()
+
+
+def test_long_programs_have_small_spaces() -> None:
+    """Variants of several stages multiply; each still has a choice, and deriving stays quick."""
+    from tunesmith.ir import parse
+
+    layers = "\n".join(f"    y{n} = relu(y{n - 1} @ w)" for n in range(1, 9))
+    text = f"def deep(x: f32[8, 16], w: f32[16, 16]):\n    y0 = relu(x @ w)\n{layers}\n    return y8\n"
+    space = derive(canonical(parse(text)), AVX2)
+    assert 2 <= len(space.sketches) <= 64
 
 
 def test_a_hundred_stages() -> None:

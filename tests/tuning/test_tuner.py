@@ -38,7 +38,7 @@ def test_every_trial_is_kept_and_the_winner_served(store: Store) -> None:
     served = store.best(result.workload.hash, result.target)
     assert served is not None and result.best is not None
     assert served.record.id == result.best.id and served.raced
-    assert set(result.baselines) == {"untuned", "numpy"}
+    assert set(result.baselines) == {"untuned"}
     assert [e.phase for e in events if e.record is None] == ["start", "race", "done"]
 
 
@@ -64,6 +64,20 @@ def test_a_finished_run_measures_nothing(store: Store) -> None:
     assert again.trials == 4 and again.best is not None and first.best is not None
     assert again.best.id == first.best.id
     assert again.best.time_s == pytest.approx(first.best.time_s)
+
+
+def test_cold_and_warm_trials_do_not_mix(store: Store) -> None:
+    tune(PROGRAM, options(3), store)
+    cold = TuneOptions(trials=2, protocol=Protocol(cache="cold", samples=3))
+    result = tune(PROGRAM, cold, store)
+    records = store.history(result.workload.hash, result.target.fingerprint)
+    assert result.trials == 2
+    assert [r.protocol.cache for r in records] == ["warm"] * 3 + ["cold"] * 2
+
+
+def test_numpy_is_timed_where_it_means_something(store: Store) -> None:
+    result = tune(operator("matmul(256,256,256)"), options(2), store)
+    assert result.baselines["numpy"] > 0
 
 
 def test_fresh_starts_over(store: Store) -> None:

@@ -1,0 +1,57 @@
+"""The values that parts exchange: JSON forms, identities, statistics."""
+
+import json
+import uuid
+
+import pytest
+
+from tunesmith.ir import DType
+from tunesmith.records import Measurement, Peaks, Protocol, Status, Target, new_id
+
+TARGET = Target(
+    "x86_64-unknown-linux-gnu", "znver3", "+avx2,+fma", "Some CPU", 8, 1, 1 << 15, 1 << 19, 1 << 25, 64, 32, 16,
+    Peaks(100.0, 50.0, 200.0, 100.0, 60.0, 20.0),
+)  # fmt: skip
+
+
+def test_targets_round_trip() -> None:
+    assert Target.from_json(json.loads(json.dumps(TARGET.to_json()))) == TARGET
+
+
+def test_a_fingerprint_ignores_measured_peaks_but_not_threads() -> None:
+    data = TARGET.to_json()
+    data["peaks"]["f32_gflops"] = 97.0
+    assert Target.from_json(data).fingerprint == TARGET.fingerprint
+    assert TARGET.with_threads(2).fingerprint != TARGET.fingerprint
+
+
+def test_lanes_follow_the_element_type() -> None:
+    assert (TARGET.lanes(DType.F32), TARGET.lanes(DType.F64)) == (8, 4)
+
+
+@pytest.mark.parametrize("status", list(Status))
+def test_measurements_round_trip(status: Status) -> None:
+    times = (1e-3, 1.1e-3) if status is Status.OK else ()
+    m = Measurement(status, times, "text", 11, 0.1, 0.2, 1e-7, 1e-5, 0.98)
+    assert Measurement.from_json(json.loads(json.dumps(m.to_json()))) == m
+
+
+def test_a_failure_takes_for_ever() -> None:
+    assert Measurement(Status.RUN_TIMEOUT).time_s == float("inf")
+
+
+def test_the_median_and_the_spread() -> None:
+    m = Measurement(Status.OK, (1.0, 2.0, 3.0, 4.0, 100.0))
+    assert m.time_s == 3.0
+    assert m.spread > 1
+
+
+def test_protocols_round_trip() -> None:
+    p = Protocol(cache="cold", samples=4)
+    assert Protocol.from_json(json.loads(json.dumps(p.to_json()))) == p
+
+
+def test_ids_are_version_7_and_sort_by_time() -> None:
+    ids = [new_id() for _ in range(200)]
+    assert all(uuid.UUID(i).version == 7 for i in ids)
+    assert [i[:13] for i in ids] == sorted(i[:13] for i in ids)
