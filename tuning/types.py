@@ -75,7 +75,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class TuneResult:
-    """``baselines``: seconds a call by name, measured in the same run: ``untuned``, and ``numpy`` for programs
+    """``baselines``: seconds a call by name, measured in this run: ``untuned``, and ``numpy`` for programs
     large enough that its arithmetic is what takes the time.
 
     ``times``: seconds spent by part (``build run search other``).

@@ -8,10 +8,10 @@ import pytest
 from tunesmith.ir import DType
 from tunesmith.records import Measurement, Peaks, Protocol, Status, Target, new_id
 
+PEAKS = Peaks(100.0, 50.0, 200.0, 100.0, 60.0, 20.0)
 TARGET = Target(
-    "x86_64-unknown-linux-gnu", "znver3", "+avx2,+fma", "Some CPU", 8, 1, 1 << 15, 1 << 19, 1 << 25, 64, 32, 16,
-    Peaks(100.0, 50.0, 200.0, 100.0, 60.0, 20.0),
-)  # fmt: skip
+    "x86_64-linux-gnu", "znver3", "+avx2,+fma", "A CPU", 8, 1, 1 << 15, 1 << 19, 1 << 25, 64, 32, 16, PEAKS
+)
 
 
 def test_targets_round_trip() -> None:
