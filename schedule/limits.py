@@ -25,7 +25,7 @@ class Limits:
     """
 
     lanes: int = 64
-    instructions: int = 16_000
+    instructions: int = 8_000
     stack_bytes: int = 1 << 20
     depth: int = 64
     copies: int = 64

@@ -92,9 +92,16 @@ class _Lowering:
     def _stage(self, scope: Scope, stage: Stage, spans: Mapping[str, Span]) -> tuple[Stmt, ...]:
         frame = make_frame(stage, self.state.plans[stage.name], spans, scope.known)
         scope = scope.with_frame(frame)
-        scope = scope.put(without_needless_guards(self.state.program, scope, frame))
+        return self._entered(scope.put(without_needless_guards(self.state.program, scope, frame)), stage)
+
+    def _entered(self, scope: Scope, stage: Stage) -> tuple[Stmt, ...]:
+        """A stage, after what the loops around it decide about its tails."""
+        loops = scope.frames[stage.name].plan.loops
+        settled = settle(self.state, scope, stage.name, loops, lambda sc: self._entered(sc, stage))
+        if settled is not None:
+            return settled
         if stage.reducer is None:
-            return self._open(scope, stage.name, frame.plan.loops, self._store(stage))
+            return self._open(scope, stage.name, loops, self._store(stage))
         return self._reduce(scope, stage)
 
     def _reduce(self, scope: Scope, stage: Stage) -> tuple[Stmt, ...]:
