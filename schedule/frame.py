@@ -10,7 +10,7 @@ from tunesmith.schedule.proof import Knowledge
 from tunesmith.schedule.state import FuseInfo, Plan, SplitInfo
 from tunesmith.schedule.steps import Tail
 
-__all__ = ["Bound", "Condition", "Frame", "Span", "make_frame", "span_of"]
+__all__ = ["Bound", "Condition", "Frame", "Span", "exchange", "make_frame", "span_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +63,8 @@ class Frame:
         """Put ``new`` for every multiple of ``old`` in the axes' values and in the conditions on them."""
         return replace(
             self,
-            values={a: _exchange(v, old, new) for a, v in self.values.items()},
-            conditions=tuple(replace(c, form=_exchange(c.form, old, new)) for c in self.conditions),
+            values={a: exchange(v, old, new) for a, v in self.values.items()},
+            conditions=tuple(replace(c, form=exchange(c.form, old, new)) for c in self.conditions),
         )
 
     def fix(self, name: str, value: int) -> "Frame":
@@ -76,7 +76,8 @@ class Frame:
         )
 
 
-def _exchange(value: Affine, old: Affine, new: Affine) -> Affine:
+def exchange(value: Affine, old: Affine, new: Affine) -> Affine:
+    """``value`` with ``new`` in place of the multiple of ``old`` in it, if there is one."""
     for name, c in old.terms:
         ratio, left = divmod(value.coefficient(name), c)
         if ratio and not left:

@@ -35,6 +35,8 @@ from tunesmith.schedule.transform import cache_write, inline, rfactor
 
 __all__ = ["FuseInfo", "Plan", "SplitInfo", "State", "apply", "replay", "split_name"]
 
+_MOST_LOOPS = 64  # of one stage
+
 
 @dataclass(frozen=True, slots=True)
 class SplitInfo:
@@ -225,6 +227,8 @@ def _split(state: State, step: Split) -> Plan:
         raise IllegalStep(step, "factors must be positive")
     if any(isinstance(d, FuseInfo) and d.name == step.loop for d in plan.derivations):
         raise IllegalStep(step, f"{step.loop} is fused; split before fusing")
+    if len(plan.loops) + len(step.factors) > _MOST_LOOPS:
+        raise IllegalStep(step, f"{step.stage} would have more than {_MOST_LOOPS} loops")
     parts = tuple(split_name(step.loop, n) for n in range(len(step.factors) + 1))
     i = plan.loops.index(step.loop)
     info = SplitInfo(step.loop, parts, step.factors, step.tail)

@@ -53,6 +53,8 @@ SCHEMA_VERSION = 1
 ROOT = "root"
 PREPARE = "prepare"
 
+_INT64 = (1 << 63) - 1
+
 Size: TypeAlias = Any
 """An int; in a sketch it may be a Hole, and over a population an array."""
 
@@ -214,7 +216,7 @@ def _to_list(step: Step) -> list[Any]:
 
 
 def _from_list(data: Any) -> Step:
-    if not isinstance(data, list) or not data or data[0] not in _KINDS:
+    if not isinstance(data, list) or not data or not isinstance(data[0], str) or data[0] not in _KINDS:
         raise ScheduleError(f"not a schedule step: {data!r:.100}")
     cls = _KINDS[data[0]]
     names = [f.name for f in fields(cls)]
@@ -232,9 +234,13 @@ def _argument(kind: str, name: str, value: Any) -> Any:
         want: type = int if name == "factors" else str
         if not isinstance(value, list) or not all(type(v) is want for v in value):
             raise ScheduleError(f"{kind}: {name} must be a list of {want.__name__}, got {value!r:.50}")
+        if want is int and any(abs(v) > _INT64 for v in value):
+            raise ScheduleError(f"{kind}: {name} must fit in 64 bits")
         return tuple(value)
     if type(value) is not (int if name == "factor" else str):
         raise ScheduleError(f"{kind}: bad {name}: {value!r:.50}")
+    if name == "factor" and abs(value) > _INT64:
+        raise ScheduleError(f"{kind}: {name} must fit in 64 bits")
     return value
 
 

@@ -11,7 +11,7 @@ from math import gcd
 
 from tunesmith.ir.affine import Affine, constant, interval, var
 from tunesmith.ir.loopnest import If, Let, LetOp, LoopKind, Stmt
-from tunesmith.schedule.frame import Bound, Condition, Frame
+from tunesmith.schedule.frame import Bound, Condition, Frame, exchange
 from tunesmith.schedule.scope import Leaf, Scope, all_static, has_vector, ranges_of
 from tunesmith.schedule.state import State
 from tunesmith.schedule.steps import Tail
@@ -146,14 +146,12 @@ def _resolve(scope: Scope, name: str, condition: Condition, fact: Affine, static
 def _may_overlap(state: State, scope: Scope, name: str, condition: Condition, rest: tuple[str, ...]) -> bool:
     """Whether the last tile may move back: it fits, nothing accumulates, and what it reads is there."""
     frame, form = scope.frames[name], condition.form
-    inner = [n for n in form.names if n not in scope.opened]
     outer = [n for n in form.names if n in scope.opened]
-    reach = Affine(tuple((n, form.coefficient(n)) for n in inner))
-    span = 1 - interval(reach, ranges_of(inner, frame.bounds))[0]
+    span = _dense_span(form, scope, frame.bounds)
     total = form.const + 1
-    if span > total or any(c >= 0 for _, c in form.terms) or not outer:
+    if span is None or span > total or not outer or any(n not in frame.bounds for n in outer):
         return False
-    if any(n not in frame.bounds for n in outer):
+    if _is_cut(scope, frame, condition):
         return False
     done = frame.plan.loops[: len(frame.plan.loops) - len(rest)]
     if any(state.is_reduce_loop(frame.stage, x) for x in done):
@@ -166,6 +164,27 @@ def _may_overlap(state: State, scope: Scope, name: str, condition: Condition, re
         return False
     hosts = [n for n, x in enumerate(done[:-1]) if (name, x) in state.attached]
     return all(_stays_inside(frame, form, done[: n + 1], total, span) for n in hosts)
+
+
+def _dense_span(form: Affine, scope: Scope, bounds: Mapping[str, Bound]) -> int | None:
+    """Elements of a tile, counted along its axis; None if there are gaps between them."""
+    if any(c >= 0 for _, c in form.terms):
+        return None
+    span = 1
+    for step, name in sorted((-c, n) for n, c in form.terms if n not in scope.opened):
+        if step > span:
+            return None
+        span += step * (bounds[name].extent - 1)
+    return span
+
+
+def _is_cut(scope: Scope, frame: Frame, condition: Condition) -> bool:
+    """Whether another condition leaves out elements of a tile, wherever the tile moves."""
+    form = condition.form
+    inner = {n for n in form.names if n not in scope.opened}
+    outer = Affine(tuple((n, c) for n, c in form.terms if n in scope.opened))
+    others = (c.form for c in frame.conditions if c is not condition and not scope.known.proves(c.form))
+    return any(inner & set(f.names) and exchange(f, outer, Affine()) == f for f in others)
 
 
 def _stays_inside(frame: Frame, form: Affine, opened: tuple[str, ...], total: int, span: int) -> bool:
