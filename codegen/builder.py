@@ -3,12 +3,12 @@
 from tunesmith.codegen import llvm
 from tunesmith.codegen.binary import Binary, BufferSpec
 from tunesmith.codegen.emit import CodeTooLarge, emit_module
-from tunesmith.ir.loopnest import For, LoopKind, LoopNest, walk_statements
+from tunesmith.ir.loopnest import LoopNest
 from tunesmith.ir.program import Program
 from tunesmith.records import Target
 from tunesmith.schedule import IllegalStep, Schedule, lower
 
-__all__ = ["build", "build_nest", "ir_text"]
+__all__ = ["build", "build_nest", "ir_text", "needs_openmp"]
 
 
 def ir_text(nest: LoopNest, target: Target) -> str:
@@ -23,10 +23,12 @@ def build_nest(nest: LoopNest, target: Target) -> Binary:
     """Object code of a loop nest. Raises IllegalStep and llvm.BuildError."""
     code = llvm.compile_ir(ir_text(nest, target), target.triple, target.cpu, target.features)
     specs = tuple(BufferSpec(b.name, b.role, b.dtype, b.shape, b.const) for b in nest.buffers)
-    parallel = target.threads > 1 and any(
-        isinstance(s, For) and s.kind is LoopKind.PARALLEL for s in walk_statements(nest.prepare + nest.body)
-    )
-    return Binary(code, specs, parallel)
+    return Binary(code, specs, needs_openmp(code))
+
+
+def needs_openmp(code: bytes) -> bool:
+    """Whether object code calls the OpenMP runtime."""
+    return b"GOMP_parallel" in code
 
 
 def build(program: Program, schedule: Schedule, target: Target) -> Binary:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tunesmith.codegen import llvm
 from tunesmith.codegen.binary import PREPARE, REPEAT, RUN
-from tunesmith.codegen.builder import ir_text
+from tunesmith.codegen.builder import ir_text, needs_openmp
 from tunesmith.ir.dtypes import DType
 from tunesmith.ir.errors import TunesmithError
 from tunesmith.ir.loopnest import Buffer, LoopNest, Role
@@ -133,10 +133,13 @@ def link_library(nest: LoopNest, name: str, target: Target) -> bytes:
         source, result = Path(folder, "kernel.o"), Path(folder, "kernel.so")
         source.write_bytes(code)
         command = [compiler, "-shared", "-Wl,-Bsymbolic", "-o", str(result), str(source)]
-        if target.threads > 1:
+        if needs_openmp(code):
             command.append("-l:libgomp.so.1")
         command.append("-lm")
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        except (OSError, subprocess.TimeoutExpired) as e:
+            raise LinkError(f"{compiler} cannot link the library: {e}") from None
         if done.returncode:
             raise LinkError(f"{compiler} cannot link the library: {done.stderr.strip()[-2000:]}")
         return result.read_bytes()
