@@ -45,7 +45,8 @@ def alignment(b: Buffer) -> int:
 class Context:
     """``vars`` maps loop variables to SSA names, or to ints while their loop is unrolled; ``depth`` to the
     level (index into ``levels``) at which they get their value, ``ranges`` to the values they can take.
-    ``mask`` is a vector of i1, None when every lane is on; there is none without a ``lane``. ``loaded`` holds
+    ``mask`` is a vector of i1, None when every lane is on; there is none without a ``lane``. ``guarding``: it
+    comes from a guard within an expression, not from the tail of the vectorized loop alone. ``loaded`` holds
     what was read from buffers that are written too: a table a block, by pointer.
     """
 
@@ -59,6 +60,7 @@ class Context:
         self.levels = [Level(self.entry)]
         self.lane: Lane | None = None
         self.mask: str | None = None
+        self.guarding = False
         self.loaded: list[dict[str, dict[object, Value]]] = [{}]
 
     # -- where ------------------------------------------------------------------------------------------
@@ -86,12 +88,12 @@ class Context:
         del self.vars[name]
 
     @contextmanager
-    def lanes(self, lane: Lane | None, mask: str | None) -> Iterator[None]:
+    def lanes(self, lane: Lane | None, mask: str | None, guarding: bool = False) -> Iterator[None]:
         """Code for these lanes, under this mask."""
-        outer = self.lane, self.mask
-        self.lane, self.mask = lane, mask
+        outer = self.lane, self.mask, self.guarding
+        self.lane, self.mask, self.guarding = lane, mask, guarding
         yield
-        self.lane, self.mask = outer
+        self.lane, self.mask, self.guarding = outer
 
     @contextmanager
     def hoisting(self, level: Level) -> Iterator[None]:

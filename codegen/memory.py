@@ -73,21 +73,32 @@ class Memory:
         flat, lane = self._flat(slot, index), self.at.lane
         lanes = lane.lanes if lane else 0
         stride = flat.coefficient(lane.var) if lane else 0
-        key = (slot.pointer, flat, lanes if stride else 0, self.at.mask if stride else None)
+        mask = self.at.mask if stride or self._may_be_elsewhere(slot, index, flat) else None
+        key = (slot.pointer, flat, lanes if stride else 0, mask)
         table = self.at.loaded[-1].setdefault(slot.pointer, {})
         known = table.get(key) if slot.written else self.f.recall(key)
         if known is not None:
             return known
-        value = self._load(slot, flat, lanes, stride)
+        value = self._load(slot, flat, lanes, stride, mask)
         if slot.written:
             table[key] = value
             return value
         return self.f.remember(key, value)
 
-    def _load(self, slot: Slot, flat: Affine, lanes: int, stride: int) -> Value:
+    def _may_be_elsewhere(self, slot: Slot, index: tuple[Affine, ...], flat: Affine) -> bool:
+        """Whether an element that all lanes share may lie outside of its buffer when none of them is on."""
+        if self.at.mask is None or self.at.lane is None:
+            return False
+        if not self.at.guarding and not any(i.coefficient(self.at.lane.var) for i in index):
+            return False  # the tail of the vectorized loop says nothing about other loops
+        lo, hi = self.at.reach(flat)
+        return lo < 0 or hi >= slot.buffer.elements
+
+    def _load(self, slot: Slot, flat: Affine, lanes: int, stride: int, mask: str | None) -> Value:
         if not stride:
-            return self._load_scalar(slot, flat)
-        mask = self._mask(slot, flat)
+            return self._load_scalar(slot, flat, mask)
+        if mask is not None and self._has_room(slot, flat):
+            mask = None
         if stride == 1:
             value = self._load_vector(slot, flat, lanes, mask)
         else:
@@ -96,10 +107,15 @@ class Memory:
             value = Value(self.f.emit(f"freeze {vector_type(slot.buffer.dtype, lanes)} {value.name}"), lanes)
         return value
 
-    def _load_scalar(self, slot: Slot, flat: Affine) -> Value:
-        element = scalar_type(slot.buffer.dtype)
-        align = slot.buffer.dtype.size_bytes
-        return Value(self.f.emit(f"load {element}, ptr {self._pointer(slot, flat)}, align {align}"))
+    def _load_scalar(self, slot: Slot, flat: Affine, mask: str | None) -> Value:
+        """Under a mask, some other element of the buffer when no lane is on."""
+        element, align = scalar_type(slot.buffer.dtype), slot.buffer.dtype.size_bytes
+        pointer = self._pointer(slot, flat)
+        if mask is not None and self.at.lane is not None:
+            lanes = self.at.lane.lanes
+            some = self.f.emit(f"call i1 @llvm.vector.reduce.or.v{lanes}i1(<{lanes} x i1> {mask})")
+            pointer = self.f.emit(f"select i1 {some}, ptr {pointer}, ptr {slot.pointer}")
+        return Value(self.f.emit(f"load {element}, ptr {pointer}, align {align}"))
 
     def _load_vector(self, slot: Slot, flat: Affine, lanes: int, mask: str | None) -> Value:
         dtype = slot.buffer.dtype
@@ -132,15 +148,15 @@ class Memory:
             joined = self.f.emit(f"insertelement {kind} {joined}, {element} {one}, i64 {i}")
         return Value(joined, lanes)
 
-    def _mask(self, slot: Slot, flat: Affine) -> str | None:
-        """The mask that memory is accessed under; None where lanes that are off do no harm."""
-        if self.at.mask is None or slot.buffer.role is not Role.LOCAL:
-            return self.at.mask
+    def _has_room(self, slot: Slot, flat: Affine) -> bool:
+        """Whether all lanes, on or off, may touch a local buffer, which gets the room if it can be given."""
+        if slot.buffer.role is not Role.LOCAL:
+            return False
         lo, hi = self.at.reach(flat)
         if lo < 0 or hi >= slot.buffer.elements + _SPARE:
-            return self.at.mask
+            return False
         self._make_room(slot, hi + 1)
-        return None
+        return True
 
     # -- stores -------------------------------------------------------------------------------------------
 
@@ -150,13 +166,13 @@ class Memory:
         self._forget(slot)
         if lane is None or not flat.coefficient(lane.var):
             return self._store_scalar(slot, flat, value)
-        dtype, mask = slot.buffer.dtype, self._mask(slot, flat)
+        dtype, mask = slot.buffer.dtype, self.at.mask
         value = self.f.splat(value, lane.lanes, dtype)
-        if mask is None and self.at.mask is not None:  # a local buffer keeps the lanes that are off
+        if mask is not None and self._has_room(slot, flat):  # a local buffer keeps the lanes that are off
             old = self.read(slot, index)
-            kept = Math(self.f, dtype, lane.lanes).select(self.at.mask, value.name, old.name)
-            value = Value(kept, lane.lanes)
+            value = Value(Math(self.f, dtype, lane.lanes).select(mask, value.name, old.name), lane.lanes)
             self._forget(slot)
+            mask = None
         stride = flat.coefficient(lane.var)
         if stride == 1:
             self._store_vector(slot, flat, value, mask, stream)

@@ -198,7 +198,7 @@ class Statements:
         return None
 
     def _masked(self, conds: Conditions, then: tuple[Stmt, ...]) -> None:
-        with self.at.lanes(self.at.lane, conds.within(self.at.mask, conds.mask())):
+        with self.at.lanes(self.at.lane, conds.within(self.at.mask, conds.mask()), self.at.guarding):
             self.emit(then)
 
     def _alloc(self, s: Alloc) -> None:

@@ -174,6 +174,7 @@ class Values:
         lanes = self.at.lane.lanes
         here = conds.mask()
         other = self.f.splat(self.expression(b, dtype), lanes, dtype)
-        with self.at.lanes(self.at.lane, conds.within(self.at.mask, here)), self.at.block():
+        mask = conds.within(self.at.mask, here)
+        with self.at.lanes(self.at.lane, mask, guarding=True), self.at.block():
             value = self.f.splat(self.expression(a, dtype), lanes, dtype)
         return Value(Math(self.f, dtype, lanes).select(here, value.name, other.name), lanes)

@@ -234,12 +234,12 @@ def _argument(kind: str, name: str, value: Any) -> Any:
         want: type = int if name == "factors" else str
         if not isinstance(value, list) or not all(type(v) is want for v in value):
             raise ScheduleError(f"{kind}: {name} must be a list of {want.__name__}, got {value!r:.50}")
-        if want is int and any(abs(v) > _INT64 for v in value):
+        if any(isinstance(v, int) and abs(v) > _INT64 for v in value):
             raise ScheduleError(f"{kind}: {name} must fit in 64 bits")
         return tuple(value)
     if type(value) is not (int if name == "factor" else str):
         raise ScheduleError(f"{kind}: bad {name}: {value!r:.50}")
-    if name == "factor" and abs(value) > _INT64:
+    if isinstance(value, int) and abs(value) > _INT64:
         raise ScheduleError(f"{kind}: {name} must fit in 64 bits")
     return value
 

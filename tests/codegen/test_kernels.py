@@ -246,3 +246,23 @@ def test_partial_results_of_either_part() -> None:
         program, nest = nest_of(text, *steps, Vectorize("y", "lane"))
         inputs = random_inputs(program)
         np.testing.assert_allclose(compiled(nest)(**inputs), inputs["x"].sum(axis=1), rtol=1e-5, atol=1e-5)
+
+
+GUARDED = {
+    "an element that no lane may read": "where(i + j < 5, w[i], 0)",
+    "lanes that meet in one element": "where(2*i - j >= 0 and j - 2*i >= 0, d[2*i - j, j - 2*i], 0.5)",
+    "a shifted row": "where(i >= 3 and i + j < 9, x[i - 3, j], x[i, j])",
+    "a reversed row": "where(i + j >= 4 and j < 7, x[i, 6 - j], -1)",
+    "every second element": "where(2*j + i < 8, x[i, 2*j + i], 0)",
+}
+
+
+@pytest.mark.parametrize("body", GUARDED.values(), ids=GUARDED)
+@pytest.mark.parametrize("lanes", [4, 8])
+def test_guarded_loads_touch_nothing_where_the_guard_fails(body: str, lanes: int) -> None:
+    steps = (Split("y", "j", (lanes,), Tail.MASK), Vectorize("y", "j.1"))
+    shapes = {"x": "f32[9, 8]", "w": "f32[5]", "d": "f32[1, 1]"}
+    inputs = ", ".join(f"{n}: {shape}" for n, shape in shapes.items() if f"{n}[" in body)
+    program, nest = nest_of(f"def f({inputs}):\n    y[i:9, j:8] = {body}\n    return y\n", *steps)
+    arrays = random_inputs(program)
+    np.testing.assert_array_equal(compiled(nest)(**arrays), evaluate(program, arrays, None)["y"])

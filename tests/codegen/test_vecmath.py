@@ -34,7 +34,7 @@ F32 = {
     "sqrt": 0.5,
     "rsqrt": 1.5,
     "exp": 1,
-    "log": 0.8,
+    "log": 0.9,
     "tanh": 2.5,
     "sigmoid": 2.8,
     "erf": 5,
