@@ -43,7 +43,7 @@ _EXP = {
     ),
 }  # fmt: skip
 _ERF_BOUND = 3.95  # erf rounds to 1 in f32 just below
-# Scaled together so that their quotient at 0 is exact to 2e-8, and then rounded to the f32 values that do best.
+# Scaled so that the quotient at 0 is exact to 2e-8, then rounded to the f32 values that do best together.
 _ERF_TOP = (
     1.6114592552185059, 0.2735579013824463, 0.0755125880241394, 0.005438563413918018,
     0.00040656907367520034, 2.893227019740152e-06,
