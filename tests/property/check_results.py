@@ -17,12 +17,18 @@ from tunesmith.records import Peaks, Target
 _TOLERANCE = {DType.F32: 2e-4, DType.F64: 1e-9}  # of the largest value: sums are reassociated
 
 
+CPUS = ("host", "x86-64", "x86-64-v3")
+"""What code is made for: this machine, and older ones whose code it runs as well."""
+
+
 @cache
-def host_target(threads: int = 1, vector_bytes: int = 64, registers: int = 32) -> Target:
-    triple, cpu, features = llvm.host()
+def target(threads: int = 1, cpu: str = "host", vector_bytes: int = 64, registers: int = 32) -> Target:
+    triple, name, features = llvm.host()
+    if cpu != "host" and "+avx2" in features and "+fma" in features:
+        name, features = cpu, ""
     peaks = Peaks(100.0, 50.0, 100.0, 50.0, 20.0, 10.0)
     caches = (32 << 10, 1 << 20, 32 << 20, 64)
-    return Target(triple, cpu, features, "here", 2, threads, *caches, vector_bytes, registers, peaks)
+    return Target(triple, name, features, "here", 2, threads, *caches, vector_bytes, registers, peaks)
 
 
 def check_interpreted(program: Program, nest: LoopNest) -> None:
