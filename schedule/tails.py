@@ -18,6 +18,8 @@ from tunesmith.schedule.steps import Tail
 
 __all__ = ["clamp", "full_trips", "settle"]
 
+_MOST_PEELED = 8  # trips that get code of their own; tiles with gaps can have many that are not whole
+
 
 def clamp(
     scope: Scope, frame: Frame, variable: str, kind: LoopKind
@@ -52,6 +54,7 @@ def full_trips(state: State, scope: Scope, name: str, loops: tuple[str, ...], ex
     if frame.plan.kind(loops[0]) in (LoopKind.PARALLEL, LoopKind.VECTOR):
         return extent
     opened = replace(scope, opened=scope.opened | {variable})
+    full = extent
     for condition in frame.conditions:
         form = condition.form
         step = -form.coefficient(variable)
@@ -63,8 +66,10 @@ def full_trips(state: State, scope: Scope, name: str, loops: tuple[str, ...], ex
         if condition.tail is Tail.OVERLAP and _may_overlap(state, opened, name, condition, loops[1:]):
             continue
         worst = interval(form + var(variable) * step, ranges_of(inner, frame.bounds))[0]
-        extent = min(extent, max(worst // step + 1, 0))
-    return extent
+        trips = max(worst // step + 1, 0)
+        if trips >= extent - _MOST_PEELED:
+            full = min(full, trips)
+    return full
 
 
 def _is_masked(condition: Condition, inner: list[str], bounds: Mapping[str, Bound]) -> bool:

@@ -62,6 +62,13 @@ def test_a_tile_with_gaps_stays_where_it_is() -> None:
     assert lets(checked(COPY, 13, *steps)) == 0
 
 
+def test_many_partial_trips_share_their_code() -> None:
+    """Every trip from the 500th on leaves out the last element of its tile."""
+    steps = (Split("y", "i", (1000,)), Unroll("y", "i.0"), Reorder("y", ("i.1", "i.0")))
+    nest = checked(COPY, 3500, *steps)
+    assert len(str(nest).splitlines()) < 12
+
+
 @pytest.mark.parametrize("n", range(10, 20))
 def test_conditions_of_inner_splits_move_with_the_tile(n: int) -> None:
     steps = (Split("y", "i", (7,), Tail.OVERLAP), Split("y", "i.1", (4,), Tail.PEEL), Unroll("y", "i.1.1"))
