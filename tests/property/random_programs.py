@@ -55,6 +55,11 @@ def programs() -> st.SearchStrategy[Program]:
     return st.one_of(texts.map(parse), random_programs())
 
 
+def short_programs() -> st.SearchStrategy[Program]:
+    """Some that are quick to interpret."""
+    return st.one_of(_conv1d(), _pool(), _stencil(), _elementwise(), _moves()).map(parse)
+
+
 # -- operators --------------------------------------------------------------------------------------------
 
 

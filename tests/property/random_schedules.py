@@ -33,17 +33,19 @@ from tunesmith.schedule.state import apply
 
 FACTORS = (1, 2, 3, 4, 4, 5, 8, 8, 16, 33)
 
+Phases = list[list["Make"]]
 Make = Callable[[st.DrawFn, State], Step | list[Step] | None]
 
 
 @st.composite
-def schedules(draw: st.DrawFn, program: Program) -> Schedule:
+def schedules(draw: st.DrawFn, program: Program, phases: "Phases | None" = None) -> Schedule:
     """Steps that replay accepts. Anything but IllegalStep that a step raises is a bug and passes through."""
     state = replay(program, Schedule())
     steps: list[Step] = []
-    phases = [_STAGES, _LOOPS, _PLACES, _LOOPS, _KINDS, _PACKS]
-    if draw(st.integers(0, 5)) == 0:
-        phases = [_ANY, _ANY, _ANY]
+    if phases is None:
+        phases = [_STAGES, _LOOPS, _PLACES, _LOOPS, _KINDS, _PACKS]
+        if draw(st.integers(0, 5)) == 0:
+            phases = [_ANY, _ANY, _ANY]
     for kinds in phases:
         for _ in range(draw(st.integers(0, 4))):
             made = draw(st.sampled_from(kinds))(draw, state)
@@ -217,3 +219,7 @@ _PLACES: list[Make] = [_compute_at]
 _KINDS: list[Make] = [_tile, _unroll, _vectorize, _vectorize, _parallel, _reorder]
 _PACKS: list[Make] = [_pack, _pack, _stream, _compute_at]
 _ANY: list[Make] = [*_STAGES, *_LOOPS, *_PLACES, *_KINDS, *_PACKS]
+_DEEP: list[Make] = [_split, _split, _split, _reorder, _reorder, _fuse]
+
+NESTED: Phases = [[_cache_write, _compute_at], _DEEP, _DEEP, _DEEP, _PLACES, [_unroll, _unroll, _vectorize]]
+"""Splits of splits in any order, where tails meet tails."""

@@ -5,8 +5,8 @@ from campaign import examples
 from check_results import CPUS, check_compiled, check_interpreted, target
 from hypothesis import event, given
 from hypothesis import strategies as st
-from random_programs import programs
-from random_schedules import schedules
+from random_programs import programs, short_programs
+from random_schedules import NESTED, schedules
 
 from tunesmith.ir import Program
 from tunesmith.records import Target
@@ -26,6 +26,19 @@ def test_random_steps(data: st.DataObject) -> None:
     schedule = data.draw(schedules(program))
     threads, cpu = data.draw(st.sampled_from([1, 1, 2])), data.draw(st.sampled_from(("host", *CPUS)))
     _check(program, schedule, target(threads, cpu))
+
+
+@examples(400)
+@given(st.data())
+def test_nested_tiles_and_their_tails(data: st.DataObject) -> None:
+    program = data.draw(short_programs())
+    schedule = data.draw(schedules(program, NESTED))
+    try:
+        nest = lower(program, schedule)
+    except IllegalStep as e:
+        event(f"illegal: {e.reason[:30]}")
+        return
+    check_interpreted(program, nest)
 
 
 @examples(150)

@@ -84,6 +84,8 @@ def test_threads_never_accumulate_into_the_same_elements() -> None:
 def test_lanes_outside_of_serial_loops(tail: Tail) -> None:
     """A limit of an inner loop would depend on the lane; interpreter and compiler refuse that."""
     checked(COPY, 13, Split("y", "i", (4,), tail), Reorder("y", ("i.1", "i.0")), Vectorize("y", "i.1"))
+    checked(COPY, 13, Split("y", "i", (4,), tail), Vectorize("y", "i.0"))
+    checked(COPY, 13, Split("y", "i", (4,), tail), Vectorize("y", "i.0"), Unroll("y", "i.1"))
     steps = (Split("y", "i", (2, 4), tail), Reorder("y", ("i.2", "i.0", "i.1")), Vectorize("y", "i.2"))
     checked(COPY, 21, *steps, Unroll("y", "i.1"))
 
