@@ -168,6 +168,9 @@ def _may_overlap(state: State, scope: Scope, name: str, condition: Condition, re
     ):
         return False
     hosts = [n for n, x in enumerate(done[:-1]) if (name, x) in state.attached]
+    starts = Affine(tuple((n, c) for n, c in form.terms if n in scope.opened), form.const)
+    if hosts and not scope.known.proves(starts):
+        return False  # tiles that lie outside as a whole would move farther
     return all(_stays_inside(frame, form, done[: n + 1], total, span) for n in hosts)
 
 

@@ -114,6 +114,21 @@ def test_regions_of_several_offsets(n: int, tail: Tail) -> None:
     checked(SHIFTED, n, *steps, ComputeAt("u", "v", "i.0"))
 
 
+@pytest.mark.parametrize("n", [5, 6, 7, 9, 10])
+def test_tiles_outside_as_a_whole_do_not_move_before_what_was_computed_for_them(n: int) -> None:
+    text = "def f(x: f32[{n}]):\n    u[i] = x[i] + 1\n    y[i] = u[i] * 2\n    return y\n"
+    steps = (
+        Split("y", "i", (2, 2), Tail.OVERLAP),
+        Unroll("y", "i.0"),
+        Unroll("y", "i.1"),
+        Unroll("y", "i.2"),
+    )
+    checked(text, n, *steps[:1], Split("y", "i.2", (1,)), ComputeAt("u", "y", "i.1"), *steps[1:3])
+    checked(text, n, *steps, ComputeAt("u", "y", "i.1"))
+    deeper = (Split("y", "i", (2, 3), Tail.OVERLAP), Reorder("y", ("i.0", "i.1", "i.2")), Unroll("y", "i.1"))
+    checked(text, n, *deeper, Split("y", "i.2", (1, 2), Tail.MASK), ComputeAt("u", "y", "i.2.0"))
+
+
 @pytest.mark.parametrize("tail", Tail)
 def test_packed_operands_and_tails(tail: Tail) -> None:
     steps = (Split("y", "i", (4,), tail), Reorder("y", ("i.0", "k", "i.1")), Unroll("y", "i.1"))
