@@ -144,3 +144,6 @@ class Context:
 
     def minimum(self, a: str, b: str) -> str:
         return self.f.emit(f"call i64 @llvm.smin.i64(i64 {a}, i64 {b})")
+
+    def maximum(self, a: str, b: str) -> str:
+        return self.f.emit(f"call i64 @llvm.smax.i64(i64 {a}, i64 {b})")

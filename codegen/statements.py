@@ -90,10 +90,12 @@ class Statements:
                 self._serial(s)
 
     def _serial(self, s: For) -> None:
-        extent = str(s.extent)
+        start, end = "0", str(s.extent)
+        for form in s.starts:
+            start = self.at.maximum(start, self.at.integer(form))
         for limit in s.limits:
-            extent = self.at.minimum(extent, self.at.integer(limit))
-        self._loop(s, "0", extent, may_be_empty=bool(s.limits))
+            end = self.at.minimum(end, self.at.integer(limit))
+        self._loop(s, start, end, may_be_empty=bool(s.limits or s.starts))
 
     def chunk(self, s: For) -> None:
         """This thread's share of a parallel loop: iterations id*n/threads up to (id+1)*n/threads."""

@@ -94,7 +94,7 @@ def stage_cost(shape: StageShape, machine: Machine) -> StageCost:
     width = next((x.extent for x in static if x.kind is LoopKind.VECTOR), ones)
     vectors = np.ceil(width / machine.lanes)  # native vectors in one vector of the code
     unrolled = _product(static, ones) / width * vectors
-    iterations = _product(serial, ones)
+    iterations = _product(serial, ones) * shape.share
     total = unrolled * iterations
     fma = _is_fma(shape)
     operations = max(_operations(shape.body) + (0 if fma else 1 if shape.reduces else 0), 0.25)

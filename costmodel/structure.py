@@ -6,6 +6,7 @@ by the same formulas over arrays; what it decides by proof (exact tails) is left
 whole tiles.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tunesmith.ir.affine import Affine
 from tunesmith.ir.expr import Expr, Load, loads
 from tunesmith.ir.loopnest import LoopKind
 from tunesmith.ir.program import Program, Stage
@@ -20,6 +22,8 @@ from tunesmith.schedule import PREPARE, ROOT, Hole, Pack, Schedule, Sketch, Stat
 from tunesmith.schedule.state import FuseInfo, SplitInfo
 
 __all__ = ["Access", "Array", "LoopShape", "StageShape", "knob_values", "shapes", "structure"]
+
+_MOST_COUNTED = 1 << 20  # points of an index space
 
 Array = NDArray[np.float64]
 """One value a candidate."""
@@ -54,7 +58,8 @@ class Access:
 
 @dataclass(frozen=True)
 class StageShape:
-    """``loops`` outermost first, those of the stages it is computed inside included."""
+    """``loops`` outermost first, those of the stages it is computed inside included. ``share``: how much of
+    its iterations there is anything to compute in."""
 
     name: str
     stage: Stage | None  # None: a packing copy
@@ -64,6 +69,7 @@ class StageShape:
     body: Expr
     attached: bool
     prepare: bool = False
+    share: float = 1.0
 
     @property
     def reduces(self) -> bool:
@@ -209,7 +215,9 @@ class _Shaper:
         index = [{axis.name: 1} for axis in stage.axes]
         write = self._access(stage.name, stage.name, index)
         attached = self.state.plans[stage.name].at is not None
-        return StageShape(stage.name, stage, frame.loops, reads, write, stage.body, attached)
+        conds, body = stage.terms
+        share = _share(conds, {a.name: a.extent for a in stage.all_axes})
+        return StageShape(stage.name, stage, frame.loops, reads, write, body, attached, share=share)
 
     def _read(self, stage: Stage, load: Load) -> Access:
         pack = self.packs.get((stage.name, load.tensor))
@@ -282,3 +290,18 @@ class _Shaper:
         return StageShape(
             pack.result, None, (*around, *loops), (source,), write, body, False, pack.at == PREPARE
         )
+
+
+def _share(conds: Sequence[Affine], extents: Mapping[str, int]) -> float:
+    """The part of an index space where the conditions hold; those on the same axes are taken together."""
+    groups: dict[tuple[str, ...], list[Affine]] = {}
+    for form in conds:
+        groups.setdefault(form.names, []).append(form)
+    share = 1.0
+    for names, forms in groups.items():
+        if math.prod(extents[n] for n in names) > _MOST_COUNTED:
+            continue
+        grids = dict(zip(names, np.ix_(*(np.arange(extents[n]) for n in names)), strict=True))
+        holds = [sum((grids[n] * c for n, c in f.terms), np.asarray(f.const)) >= 0 for f in forms]
+        share *= float(np.mean(np.logical_and.reduce(np.broadcast_arrays(*holds))))
+    return share

@@ -132,13 +132,15 @@ class _Machine:
             if vector is not None:
                 raise NestError(f"loop {s.var} is vectorized inside vectorized loop {vector}")
             vector = s.var
-        elif vector is not None and any(limit.coefficient(vector) for limit in s.limits):
+        elif vector is not None and any(bound.coefficient(vector) for bound in s.limits + s.starts):
             raise NestError(f"the limit of loop {s.var} depends on vectorized {vector}")
-        limits, body = [_affine(e) for e in s.limits], self._block(s.body, vector)
+        starts, limits = ([_affine(e) for e in forms] for forms in (s.starts, s.limits))
+        body = self._block(s.body, vector)
         var, extent = s.var, s.extent
 
         def run(env: Env) -> None:
-            for i in range(min(extent, *(f(env) for f in limits)) if limits else extent):
+            start = max(0, *(f(env) for f in starts)) if starts else 0
+            for i in range(start, min(extent, *(f(env) for f in limits)) if limits else extent):
                 env[var] = i
                 body(env)
 

@@ -2,7 +2,8 @@
 
     LoopNest  = name, buffers: Buffer…, prepare: Stmt…, body: Stmt…
     Buffer    = name, shape, dtype, role, const?
-    Stmt      = For(var, extent, limits: Affine…, kind, body)   var in [0, min(extent, limits…)), maybe empty
+    Stmt      = For(var, extent, limits: Affine…, kind, body,   var from max(0, starts…) to below
+                    starts: Affine…)                            min(extent, limits…), maybe never
               | Let(var, op, value: Affine, operand, body)      var = value // operand, value % operand
                                                                 or min(value, operand), within body
               | If(conds: Affine…, then, orelse)                then where every condition is >= 0
@@ -12,7 +13,7 @@
 
 Values are expressions whose loads name buffers and whose indices are affine in the variables in scope.
 ``prepare`` packs constant operands once, ahead of ``body``. At most one loop around a statement is
-vectorized; its variable does not occur in limits of loops inside it.
+vectorized; its variable does not occur in limits and starts of loops inside it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -113,6 +114,7 @@ class For:
     limits: tuple[Affine, ...]
     kind: LoopKind
     body: "tuple[Stmt, ...]"
+    starts: tuple[Affine, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,6 +249,7 @@ def _format(stmts: tuple[Stmt, ...], indent: str) -> Iterator[str]:
         match s:
             case For(v, extent, limits, kind, body):
                 bound = f"min({', '.join(map(str, (extent, *limits)))})" if limits else str(extent)
+                bound = f"max({', '.join(map(str, (0, *s.starts)))}) … {bound}" if s.starts else bound
                 yield f"{indent}{'for' if kind is LoopKind.SERIAL else kind} {v} in {bound}:"
                 yield from _format(body, inner)
             case Let(v, op, value, operand, body):

@@ -13,8 +13,9 @@ tensor and stage names within a program.
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from tunesmith.ir.affine import Affine
 from tunesmith.ir.dtypes import DType
-from tunesmith.ir.expr import Expr, Reducer, loads
+from tunesmith.ir.expr import Const, Expr, Reducer, Within, loads
 
 __all__ = ["Axis", "Program", "Stage", "Tensor"]
 
@@ -68,6 +69,15 @@ class Stage:
     def reads(self) -> tuple[str, ...]:
         """Names of the tensors it loads, each once, in order of appearance."""
         return tuple(dict.fromkeys(load.tensor for load in loads(self.body)))
+
+    @property
+    def terms(self) -> tuple[tuple[Affine, ...], Expr]:
+        """Of a reduction: the conditions under which there is a term at all, and the term."""
+        conds: tuple[Affine, ...] = ()
+        body = self.body
+        while isinstance(body, Within) and self.reducer and body.b == Const(self.reducer.identity):
+            conds, body = conds + body.conds, body.a
+        return conds, body
 
 
 @dataclass(frozen=True)

@@ -25,12 +25,14 @@ class Span:
 class Condition:
     """``form >= 0`` must hold where the stage is computed; ``tail`` says how to see to it.
 
-    ``domain``: it holds the stage within its own shape, rather than a split within its loop.
+    ``domain``: it holds the stage within its own shape, rather than a split within its loop. ``term``: it
+    says where a reduction has terms.
     """
 
     form: Affine
     tail: Tail
     domain: bool = False
+    term: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,14 +26,14 @@ from tunesmith.ir.loopnest import (
 )
 from tunesmith.ir.program import Program, Stage
 from tunesmith.schedule.bodies import body_at, settled_guard, without_needless_guards
-from tunesmith.schedule.frame import Bound, Frame, Span, make_frame
+from tunesmith.schedule.frame import Bound, Condition, Frame, Span, make_frame
 from tunesmith.schedule.limits import Budget, Limits
 from tunesmith.schedule.packing import pack_operand
 from tunesmith.schedule.regions import region_of, whole_spans
 from tunesmith.schedule.scope import Leaf, Place, Scope
 from tunesmith.schedule.state import FuseInfo, State, replay
-from tunesmith.schedule.steps import PREPARE, ROOT, Schedule
-from tunesmith.schedule.tails import clamp, full_trips, settle
+from tunesmith.schedule.steps import PREPARE, ROOT, Schedule, Tail
+from tunesmith.schedule.tails import clamp, full_trips, settle, starts
 
 __all__ = ["lower", "lower_state"]
 
@@ -114,9 +114,13 @@ class _Lowering:
 
         def inside(sc: Scope) -> tuple[Stmt, ...]:
             init = self._open(sc, stage.name, spatial, self._store(stage, identity), attach=False)
-            return init + self._open(sc, stage.name, loops[first:], self._update(stage))
+            return init + self._updates(_where_terms_are(sc, stage), stage, loops[first:])
 
         return self._open(scope, stage.name, loops[:first], inside)
+
+    def _updates(self, scope: Scope, stage: Stage, loops: tuple[str, ...]) -> tuple[Stmt, ...]:
+        settled = settle(self.state, scope, stage.name, loops, lambda sc: self._updates(sc, stage, loops))
+        return self._open(scope, stage.name, loops, self._update(stage)) if settled is None else settled
 
     def _store(self, stage: Stage, value: Expr | None = None) -> Leaf:
         def leaf(scope: Scope) -> tuple[Stmt, ...]:
@@ -130,7 +134,7 @@ class _Lowering:
     def _update(self, stage: Stage) -> Leaf:
         def leaf(scope: Scope) -> tuple[Stmt, ...]:
             assert stage.reducer is not None
-            body = body_at(scope, stage.name, stage.body)
+            body = body_at(scope, stage.name, stage.terms[1])
             return self._guarded(scope, stage, Update(*self._target(scope, stage), stage.reducer, body))
 
         return leaf
@@ -172,20 +176,21 @@ class _Lowering:
         variable = frame.variable(loop)
         kind = frame.plan.kind(loop)
         extent, limits, facts = clamp(scope, frame, variable, kind)
-        if extent == 1 and not limits:
+        first, more = starts(scope, frame, variable, kind)
+        if extent == 1 and not limits and not first:
             return inside(scope.fix(name, variable, 0))
         if kind is LoopKind.VECTOR:
             self.budget.check_lanes(variable, extent)
-        full = extent if limits else full_trips(self.state, scope, name, loops, extent)
+        full = extent if limits or first else full_trips(self.state, scope, name, loops, extent)
         if full < extent:
             return self._with_remainder(scope, frame, variable, extent, full, loops, leaf, attach)
         known = scope.known.with_range(variable, 0, extent - 1)
-        for fact in facts:
+        for fact in facts + more:
             known = known.with_fact(fact)
         bounds = {**frame.bounds, variable: Bound(extent, kind)}
         opened = replace(scope.put(replace(frame, bounds=bounds)), known=known)
         opened = replace(opened, opened=scope.opened | {variable})
-        return (For(variable, extent, limits, kind, inside(opened)),)
+        return (For(variable, extent, limits, kind, inside(opened), first),)
 
     def _open_fused(self, scope: Scope, frame: Frame, loop: str, inside: Leaf) -> tuple[Stmt, ...]:
         """A fused loop, and the variables it was fused from recovered by division."""
@@ -295,3 +300,11 @@ def _recovered(frame: Frame, loop: str) -> list[Let]:
         *_recovered(frame, info.first),
         *_recovered(frame, info.second),
     ]
+
+
+def _where_terms_are(scope: Scope, stage: Stage) -> Scope:
+    """The scope in which a reduction's conditions on its terms are conditions of its frame."""
+    frame = scope.frames[stage.name]
+    forms = (c.substitute(frame.values) for c in stage.terms[0])
+    guards = tuple(Condition(f, Tail.PEEL, term=True) for f in forms if not scope.known.proves(f))
+    return scope.put(replace(frame, conditions=frame.conditions + guards))

@@ -79,6 +79,18 @@ class Scope:
             fixed={**self.fixed, name: constant(value)},
         )
 
+    def pin(self, values: Mapping[str, int]) -> "Scope":
+        """Variables of loops that are open, of any stage, have these values here."""
+        at = {n: constant(v) for n, v in values.items()}
+        known, frames = self.known, dict(self.frames)
+        for n, v in values.items():
+            known = known.fix(n, v)
+            frames = {s: f.fix(n, v) for s, f in frames.items()}
+        places = {
+            t: Place(p.buffer, tuple(b.substitute(at) for b in p.bases)) for t, p in self.places.items()
+        }
+        return replace(self, known=known, frames=frames, places=places, fixed={**self.fixed, **at})
+
     def bounds(self) -> dict[str, Bound]:
         """Of the variables of every stage around."""
         return {n: b for f in self.frames.values() for n, b in f.bounds.items()}

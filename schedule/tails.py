@@ -9,15 +9,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 from math import gcd
 
-from tunesmith.ir.affine import Affine, constant, interval, var
+from tunesmith.ir.affine import Affine, Range, constant, interval, var
 from tunesmith.ir.loopnest import If, Let, LetOp, LoopKind, Stmt
 from tunesmith.schedule.frame import Bound, Condition, Frame, exchange
 from tunesmith.schedule.scope import Leaf, Scope, all_static, has_vector, ranges_of
 from tunesmith.schedule.state import State
 from tunesmith.schedule.steps import Tail
 
-__all__ = ["clamp", "full_trips", "settle"]
+__all__ = ["clamp", "full_trips", "settle", "starts"]
 
+_MOST_EDGES = 4  # values of a loop that get code of their own because something is absent there
 _MOST_PEELED = 8  # trips that get code of their own; tiles with gaps can have many that are not whole
 
 
@@ -42,6 +43,26 @@ def clamp(
             limits.append(Affine(tuple((n, c // step) for n, c in rest.terms), rest.const // step + 1))
             facts.append(best)
     return extent, tuple(dict.fromkeys(limits)), facts
+
+
+def starts(
+    scope: Scope, frame: Frame, variable: str, kind: LoopKind
+) -> tuple[tuple[Affine, ...], list[Affine]]:
+    """Where a serial loop begins, and the facts that this establishes, from the stage's conditions."""
+    out: list[Affine] = []
+    facts: list[Affine] = []
+    for condition in frame.conditions if kind is LoopKind.SERIAL else ():
+        step = condition.form.coefficient(variable)
+        if step <= 0:
+            continue
+        best = _inner_at_best(condition.form, scope.opened | {variable}, frame.bounds)
+        rest = best - var(variable) * step
+        divides = all(c % step == 0 for _, c in rest.terms)
+        if not divides or scope.known.proves(rest) or has_vector(rest.names, frame.bounds):
+            continue
+        out.append(Affine(tuple((n, -(c // step)) for n, c in rest.terms), -(rest.const // step)))
+        facts.append(best)
+    return tuple(dict.fromkeys(out)), facts
 
 
 def full_trips(state: State, scope: Scope, name: str, loops: tuple[str, ...], extent: int) -> int:
@@ -109,6 +130,8 @@ def settle(
         if condition.tail is Tail.OVERLAP and _may_overlap(state, scope, name, condition, rest):
             return _overlap(scope, name, condition, again)
         stmts = _specialise(scope, name, condition, again)
+        if stmts is None and condition.term:
+            stmts = _at_edges(scope, name, condition, again)
         if stmts is not None:
             return stmts
     return None
@@ -132,6 +155,39 @@ def _specialise(scope: Scope, name: str, condition: Condition, again: Leaf) -> t
         return _unless_known(scope, outer, again(whole))
     part = _resolve(scope, name, condition, outer + (1 - left), constant(left - 1) + inner)
     return (If((outer + low,), again(whole), _unless_known(scope, outer, again(part))),)
+
+
+def _at_edges(scope: Scope, name: str, condition: Condition, again: Leaf) -> tuple[Stmt, ...] | None:
+    """Code for where the condition holds for all of the tile, and code of its own for every place where it
+    does not, if these are few values of some loops that are open."""
+    form, bounds, ranges = condition.form, scope.frames[name].bounds, scope.known.ranges
+    outer = Affine(tuple((n, c) for n, c in form.terms if n in scope.opened), form.const)
+    inner = form - outer
+    whole = outer + interval(inner, ranges_of(inner.names, bounds))[0]
+    edge = -whole - 1
+    if not outer.terms or interval(edge, ranges)[1] < 0:
+        return None
+    left = {n: _left(edge, n, ranges) for n in outer.names}
+    variable = min(left, key=lambda n: left[n][1] - left[n][0])
+    low, high = left[variable]
+    if high - low >= _MOST_EDGES:
+        return None
+    pins = {n: a for n, (a, b) in left.items() if a == b} or {variable: low}
+    part = again(scope.pin(pins))
+    if low < high:
+        beyond = replace(scope, known=scope.known.with_range(variable, low + 1, high).with_fact(edge))
+        part = (If((var(variable) - (low + 1),), again(beyond), part),)
+    if interval(whole, ranges)[1] < 0:
+        return part
+    return (If((whole,), again(_resolve(scope, name, condition, whole, None)), part),)
+
+
+def _left(edge: Affine, name: str, ranges: Mapping[str, Range]) -> Range:
+    """The values of a variable for which ``edge >= 0`` is possible."""
+    low, high = ranges[name]
+    c = edge.coefficient(name)
+    most = interval(edge - var(name) * c, ranges)[1]  # c * value >= -most
+    return (max(low, -(most // c)), high) if c > 0 else (low, min(high, most // -c))
 
 
 def _unless_known(scope: Scope, form: Affine, stmts: tuple[Stmt, ...]) -> tuple[Stmt, ...]:

@@ -3,7 +3,17 @@
 from dataclasses import replace
 
 from tunesmith.ir.affine import Affine, constant, var
-from tunesmith.ir.expr import Const, Expr, Load, Within, substitute, transform_loads
+from tunesmith.ir.expr import (
+    Binary,
+    BinaryOp,
+    Const,
+    Expr,
+    Load,
+    Reducer,
+    Within,
+    substitute,
+    transform_loads,
+)
 from tunesmith.ir.program import Axis, Program, Stage
 from tunesmith.schedule.steps import CacheWrite, IllegalStep, Inline, Part, RFactor
 
@@ -11,7 +21,10 @@ __all__ = ["cache_write", "inline", "rfactor"]
 
 
 def inline(program: Program, step: Inline) -> Program:
-    """Replace loads of an elementwise stage by its body. Raises IllegalStep."""
+    """Replace loads of an elementwise stage by its body. Raises IllegalStep.
+
+    Products of a sum with a zero of padding become absent terms: such a zero stays one against an infinity.
+    """
     producer = program.stage(step.stage)
     if producer.reducer is not None:
         raise IllegalStep(step, "a reduction cannot be inlined")
@@ -24,12 +37,26 @@ def inline(program: Program, step: Inline) -> Program:
             return load
         return substitute(producer.body, dict(zip(axes, load.index, strict=True)))
 
-    stages = tuple(
-        replace(s, body=transform_loads(s.body, body_at)) if step.stage in s.reads else s
-        for s in program.stages
-        if s.name != step.stage
-    )
-    return program.with_stages(stages)
+    def with_body(stage: Stage) -> Stage:
+        body = transform_loads(stage.body, body_at)
+        return replace(stage, body=_without_zero_terms(body) if stage.reducer is Reducer.SUM else body)
+
+    left = (s for s in program.stages if s.name != step.stage)
+    return program.with_stages(tuple(with_body(s) if step.stage in s.reads else s for s in left))
+
+
+def _without_zero_terms(e: Expr) -> Expr:
+    """A product with a factor that is zero outside of some conditions, as a product that is absent there."""
+    if not isinstance(e, Binary) or e.op is not BinaryOp.MUL:
+        return e
+    a, b = _without_zero_terms(e.a), _without_zero_terms(e.b)
+    match a, b:
+        case Within(conds, value, Const(0.0)), _:
+            return Within(conds, _without_zero_terms(Binary(e.op, value, b)), Const(0.0))
+        case _, Within(conds, value, Const(0.0)):
+            return Within(conds, Binary(e.op, a, value), Const(0.0))
+        case _:
+            return Binary(e.op, a, b)
 
 
 def _insert(program: Program, old: Stage, new: tuple[Stage, ...]) -> Program:

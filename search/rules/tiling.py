@@ -12,10 +12,11 @@ tile of the outer loops, so that each block's share of an operand stays in the f
 """
 
 from dataclasses import dataclass
+from enum import StrEnum
 from itertools import product
 from math import prod
 
-from tunesmith.ir.expr import loads
+from tunesmith.ir.expr import Within, loads, walk
 from tunesmith.ir.program import Program, Stage
 from tunesmith.schedule import (
     PREPARE,
@@ -25,6 +26,7 @@ from tunesmith.schedule import (
     Fuse,
     Hole,
     IllegalStep,
+    Inline,
     Pack,
     Parallel,
     Part,
@@ -39,6 +41,7 @@ from tunesmith.search.analysis import (
     flat_stride,
     is_constant,
     is_expensive,
+    is_guarded,
     lane_axis,
     reads_pointwise,
     shared_axes,
@@ -52,12 +55,20 @@ __all__ = ["MultiLevelTiling"]
 _PEEL, _OVERLAP, _MASK = 0, 1, 2
 
 
+class Place(StrEnum):
+    """Where the elementwise operands of a reduction are computed; the value is a label."""
+
+    BEFORE = ""
+    SLICED = " sliced"
+    ABSENT = " unpadded"  # what is zero there is left out of the sum
+
+
 @dataclass(frozen=True, slots=True)
 class _Variant:
     outer_rows_first: bool
     middle_rows_first: bool
     packed: tuple[tuple[str, str], ...]  # tensor, where
-    producers_inside: bool
+    producers: Place
     chunk: int = 0  # of the last reduce axis; 0: the reduction is not blocked
 
     @property
@@ -65,7 +76,7 @@ class _Variant:
         order = "".join("ri" if x else "vi" for x in (self.outer_rows_first, self.middle_rows_first))
         packs = "".join(f" pack {t} at {at}" for t, at in self.packed)
         blocks = f" blocks of {self.chunk}" if self.chunk else ""
-        return f"{order}{packs}{' sliced' if self.producers_inside else ''}{blocks}"
+        return f"{order}{packs}{self.producers}{blocks}"
 
 
 @dataclass(frozen=True)
@@ -85,7 +96,7 @@ class MultiLevelTiling:
         if lane is None:
             return []
         out = []
-        for variant in thinned(self._variants(draft.program, draft.stage(anchor), lane), most):
+        for variant in thinned(self._variants(draft, anchor, lane), most):
             try:
                 out.append(self._build(draft, stage, anchor, lane, variant, hardware))
             except IllegalStep:
@@ -108,7 +119,8 @@ class MultiLevelTiling:
                 return name
         return None
 
-    def _variants(self, program: Program, anchor: Stage, lane: str) -> list[_Variant]:
+    def _variants(self, draft: Draft, name: str, lane: str) -> list[_Variant]:
+        program, anchor = draft.program, draft.stage(name)
         must: list[tuple[str, str]] = []
         may: list[tuple[str, str]] = []
         for load in loads(anchor.body):
@@ -118,21 +130,20 @@ class MultiLevelTiling:
             where = PREPARE if is_constant(program, load.tensor) else ROOT
             (may if stride == 1 else must).append((load.tensor, where))
         packs = [tuple(must)] if not may else [tuple(must), (*must, *may)]
-        producers = [n for n in anchor.reads if n in program.stage_by_name]
         tiled_rows = len([a for a in anchor.axes if a.extent > 1]) > 1
         orders = list(product((True, False), repeat=2)) if tiled_rows else [(True, True)]
-        slices = (True, False) if producers else (False,)
+        places = _places(draft, name)
         plain = [
-            _Variant(outer, middle, tuple(dict.fromkeys(packed)), inside)
+            _Variant(outer, middle, tuple(dict.fromkeys(packed)), place)
             for packed in packs
             for outer, middle in orders
-            for inside in slices
+            for place in places
         ]
         blocked = [
-            _Variant(outer, middle, tuple(dict.fromkeys(packs[-1])), inside, chunk)
+            _Variant(outer, middle, tuple(dict.fromkeys(packs[-1])), place, chunk)
             for chunk in self._chunks(anchor)
             for outer, middle in orders
-            for inside in slices[:1]
+            for place in places[:1]
         ]
         return plain + blocked
 
@@ -149,6 +160,8 @@ class MultiLevelTiling:
     def _build(
         self, draft: Draft, root: str, anchor: str, lane: str, variant: _Variant, hardware: Hardware
     ) -> Draft:
+        if variant.producers is Place.ABSENT:
+            draft = draft.do(*(Inline(n) for n in _padded(draft, anchor)))
         if root == anchor:
             draft = draft.do(CacheWrite(root))
             anchor = f"{root}.acc"
@@ -176,7 +189,7 @@ class MultiLevelTiling:
 
         Raises IllegalStep when there are none, since that is the variant without slices.
         """
-        if not variant.producers_inside:
+        if variant.producers is not Place.SLICED:
             return draft
         sliced = False
         for name in draft.stage(anchor).reads:
@@ -191,6 +204,29 @@ class MultiLevelTiling:
         if not sliced:
             raise IllegalStep(anchor, "no operand can be sliced")
         return draft
+
+
+def _padded(draft: Draft, anchor: str) -> list[str]:
+    """Operands with padding whose terms the reduction can leave out."""
+    out = []
+    for name in draft.stage(anchor).reads:
+        producer = draft.program.stage_by_name.get(name)
+        if producer is None or not is_guarded(producer) or is_expensive(producer):
+            continue
+        try:
+            inlined = draft.do(Inline(name)).stage(anchor)
+        except IllegalStep:
+            continue
+        if not any(isinstance(e, Within) for e in walk(inlined.terms[1])):
+            out.append(name)
+    return out
+
+
+def _places(draft: Draft, anchor: str) -> tuple[Place, ...]:
+    if not any(n in draft.program.stage_by_name for n in draft.stage(anchor).reads):
+        return (Place.BEFORE,)
+    absent = (Place.ABSENT,) if _padded(draft, anchor) else ()
+    return (*absent, Place.SLICED, Place.BEFORE)
 
 
 def _packable(program: Program, stage: Stage) -> frozenset[str]:
