@@ -18,12 +18,13 @@ from tunesmith.ir.affine import Affine
 from tunesmith.ir.expr import Expr, Load, loads
 from tunesmith.ir.loopnest import LoopKind
 from tunesmith.ir.program import Program, Stage
-from tunesmith.schedule import PREPARE, ROOT, Hole, Pack, Schedule, Sketch, State, replay
-from tunesmith.schedule.state import FuseInfo, SplitInfo
+from tunesmith.schedule import PREPARE, ROOT, TAILS, Hole, Pack, Schedule, Sketch, State, Tail, replay
+from tunesmith.schedule.state import FuseInfo, Plan, SplitInfo
 
 __all__ = ["Access", "Array", "LoopShape", "StageShape", "knob_values", "shapes", "structure"]
 
 _MOST_COUNTED = 1 << 20  # points of an index space
+_IN_FLIGHT = 8  # accumulations that keep two pipes of latency four busy
 
 Array = NDArray[np.float64]
 """One value a candidate."""
@@ -69,7 +70,7 @@ class StageShape:
     body: Expr
     attached: bool
     prepare: bool = False
-    share: float = 1.0
+    share: Array | float = 1.0
 
     @property
     def reduces(self) -> bool:
@@ -95,8 +96,10 @@ def shapes(state: State, values: Mapping[str, Array], count: int) -> list[StageS
 
 @dataclass(frozen=True)
 class _Frame:
-    """``axis_steps``: axis -> loop -> how far one step of the loop moves along the axis (own and around)."""
+    """``axis_steps``: axis -> loop -> how far one step of the loop moves along the axis (own and around).
+    ``share``: time that peeled tails leave of what whole tiles would take."""
 
+    share: Array
     loops: tuple[LoopShape, ...]
     extents: Mapping[str, Array]
     axis_steps: Mapping[str, Mapping[str, Array]]
@@ -127,8 +130,10 @@ class _Shaper:
         extents: dict[str, Array] = {a.name: self.ones * a.extent for a in stage.all_axes}
         base: dict[str, dict[str, Array]] = {a.name: {} for a in stage.all_axes}
         around: tuple[LoopShape, ...] = ()
+        share = self.ones
         if plan.at is not None:
             around = self._around(*plan.at)
+            share = self.frame(plan.at[0]).share
             opened = {x.name for x in around}
             for axis, (width, steps) in zip(stage.axes, self._region(stage, opened), strict=True):
                 extents[axis.name] = np.minimum(width, axis.extent)
@@ -140,7 +145,32 @@ class _Shaper:
             for leaf in plan.leaves(loop)
         )
         mine = {a: base[a] | {f"{stage.name}.{x}": s for x, s in strides[a].items()} for a in base}
-        return _Frame((*around, *loops), extents, mine)
+        return _Frame(share * self._peeled(plan, extents), (*around, *loops), extents, mine)
+
+    def _peeled(self, plan: Plan, extents: Mapping[str, Array]) -> Array:
+        """What remainders with code of their own save: all but their own steps, unless these are so few that
+        the latency of a step is what they take."""
+        static = [x for x in plan.loops if plan.kind(x) in (LoopKind.UNROLL, LoopKind.VECTOR)]
+        unrolled = math.prod(extents[x] for x in static if plan.kind(x) is LoopKind.UNROLL)
+        share = self.ones
+        for d in plan.derivations:
+            if isinstance(d, FuseInfo):
+                continue
+            step = math.prod((extents[x] for x in d.parts if x in static), start=self.ones)
+            lanes = math.prod(
+                (extents[x] for x in d.parts if plan.kind(x) is LoopKind.VECTOR), start=self.ones
+            )
+            left = extents[d.parent] % step
+            work = np.maximum(np.ceil(left / lanes) * lanes, step * np.minimum(_IN_FLIGHT / unrolled, 1.0))
+            whole = math.prod(extents[x] for x in d.parts)
+            needed = extents[d.parent] - left + np.where(left > 0, np.minimum(work, step), 0.0)
+            share = share * np.where(self._peels(d), np.minimum(needed / whole, 1.0), 1.0)
+        return share
+
+    def _peels(self, d: SplitInfo) -> NDArray[np.bool_]:
+        if isinstance(d.tail, Hole):
+            return np.equal(self.values[d.tail.knob], TAILS.index(Tail.PEEL))
+        return np.full(len(self.ones), d.tail is Tail.PEEL)
 
     def _around(self, host: str, loop: str) -> tuple[LoopShape, ...]:
         frame, plan = self.frame(host), self.state.plans[host]
@@ -216,7 +246,7 @@ class _Shaper:
         write = self._access(stage.name, stage.name, index)
         attached = self.state.plans[stage.name].at is not None
         conds, body = stage.terms
-        share = _share(conds, {a.name: a.extent for a in stage.all_axes})
+        share = frame.share * _share(conds, {a.name: a.extent for a in stage.all_axes})
         return StageShape(stage.name, stage, frame.loops, reads, write, body, attached, share=share)
 
     def _read(self, stage: Stage, load: Load) -> Access:

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 from tunesmith.ir.affine import Affine, constant, var
 from tunesmith.ir.expr import Expr, Load, Within, children, loads, rebuild, walk
-from tunesmith.ir.program import Program
 from tunesmith.schedule.frame import Frame
 from tunesmith.schedule.scope import Copy, Scope, has_vector
+from tunesmith.schedule.state import State
 from tunesmith.schedule.steps import IllegalStep
 
 __all__ = ["body_at", "settled_guard", "without_needless_guards"]
@@ -66,26 +66,36 @@ def _load_packed(scope: Scope, copy: Copy, at: tuple[Affine, ...]) -> Load:
     return Load(copy.pack.result, tuple(var(x).substitute(scope.fixed) for x in copy.pack.loops))
 
 
-def without_needless_guards(program: Program, scope: Scope, frame: Frame) -> Frame:
+def without_needless_guards(state: State, scope: Scope, frame: Frame) -> Frame:
     """The frame without the conditions that hold its stage within its shape, where that can do no harm:
     what it reads exists outside as well, and nobody reads what it computes there."""
-    if frame.plan.at is None or not _reads_in_bounds(program, scope, frame):
+    if frame.plan.at is None or not _reads_in_bounds(state, scope, frame):
         return frame
     return replace(frame, conditions=tuple(c for c in frame.conditions if not c.domain))
 
 
-def _reads_in_bounds(program: Program, scope: Scope, frame: Frame) -> bool:
+def _reads_in_bounds(state: State, scope: Scope, frame: Frame) -> bool:
     stage = frame.stage
-    if any(isinstance(n, Within) for n in walk(stage.body)):
+    conds, body = stage.terms
+    if any(isinstance(n, Within) for n in walk(body)):
         return False
-    for load in loads(stage.body):
-        if (stage.name, load.tensor) in scope.copies:
+    known = scope.known
+    for cond in conds:
+        known = known.with_fact(cond.substitute(frame.values))
+    for load in loads(body):
+        if (stage.name, load.tensor) in scope.copies or _is_computed_inside(state, load.tensor, stage.name):
             continue
         if not all(b == Affine() for b in scope.places[load.tensor].bases):
             return False
-        shape = program.tensors[load.tensor].shape
+        shape = state.program.tensors[load.tensor].shape
         for i, n in zip(load.index, shape, strict=True):
             form = i.substitute(frame.values)
-            if not (scope.known.proves(form) and scope.known.proves(constant(n - 1) - form)):
+            if not (known.proves(form) and known.proves(constant(n - 1) - form)):
                 return False
     return True
+
+
+def _is_computed_inside(state: State, tensor: str, stage: str) -> bool:
+    """Whether a tensor is computed in the stage's own loops: then it is there wherever the stage reads it."""
+    plan = state.plans.get(tensor)
+    return plan is not None and plan.at is not None and plan.at[0] == stage

@@ -92,7 +92,7 @@ class _Lowering:
     def _stage(self, scope: Scope, stage: Stage, spans: Mapping[str, Span]) -> tuple[Stmt, ...]:
         frame = make_frame(stage, self.state.plans[stage.name], spans, scope.known)
         scope = scope.with_frame(frame)
-        return self._entered(scope.put(without_needless_guards(self.state.program, scope, frame)), stage)
+        return self._entered(scope.put(without_needless_guards(self.state, scope, frame)), stage)
 
     def _entered(self, scope: Scope, stage: Stage) -> tuple[Stmt, ...]:
         """A stage, after what the loops around it decide about its tails."""
