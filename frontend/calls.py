@@ -3,13 +3,12 @@
 import ast
 import difflib
 import inspect
-import types
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NoReturn, get_args
+from typing import Any, NoReturn
 
 from tunesmith.frontend.operators import OPERATORS
-from tunesmith.ir.dtypes import DType
+from tunesmith.frontend.parameters import usage, wrong_with
 from tunesmith.ir.errors import LimitError, ProgramError
 from tunesmith.ir.language import parse
 from tunesmith.ir.limits import DEFAULT_LIMITS, Limits
@@ -18,7 +17,6 @@ from tunesmith.ir.program import Program
 __all__ = ["operator", "operator_text"]
 
 _MAX_TEXT = 4096
-_MAY_BE_ZERO = ("pad",)
 
 
 def operator(text: str, limits: Limits = DEFAULT_LIMITS) -> Program:
@@ -41,20 +39,19 @@ def operator_text(text: str) -> str:
         hint = f"did you mean {near[0]}? " if near else ""
         call.fail(f"unknown operator {name[:64]!r}; {hint}known are {', '.join(OPERATORS)}")
     signature = inspect.signature(OPERATORS[name])
-    usage = f"{name}({', '.join(map(_usage, signature.parameters.values()))})"
     try:
         bound = signature.bind(*call.positional, **call.keywords)
     except TypeError as e:
-        call.fail(f"{name}: {e}; its parameters are {usage}")
+        call.fail(f"{name}: {e}; its parameters are {usage(name)}")
     values = {key: call.literal(node) for key, node in bound.arguments.items()}
     for key, value in values.items():
-        wrong = _wrong(signature.parameters[key], value, usage)
+        wrong = wrong_with(name, key, value)
         if wrong:
             call.fail(f"{name}: {wrong}", bound.arguments[key])
     try:
         return OPERATORS[name](**values)
     except ProgramError as e:
-        call.fail(f"{name}: {e.reason}; its parameters are {usage}")
+        call.fail(f"{name}: {e.reason}; its parameters are {usage(name)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +83,6 @@ class _Call:
         return line + lead.count("\n"), column + indent + 1
 
 
-def _usage(p: inspect.Parameter) -> str:
-    return f"{p.name}={p.default!r}"
-
-
 def _read_call(text: str) -> _Call:
     wanted = "an operator is written matmul(m=512, n=512, k=512)"
     if len(text) > _MAX_TEXT:
@@ -108,23 +101,3 @@ def _read_call(text: str) -> _Call:
             return _Call(text, name, args, {str(k.arg): k.value for k in keywords})
         case _:
             whole.fail(wanted)
-
-
-def _wrong(p: inspect.Parameter, value: Any, usage: str) -> str:
-    """What is wrong with the value of a parameter; empty if nothing is."""
-    kinds = get_args(p.annotation) if isinstance(p.annotation, types.UnionType) else (p.annotation,)
-    if not any(_is_a(value, kind) for kind in kinds):
-        wanted = " or ".join("None" if k is types.NoneType else k.__name__ for k in kinds)
-        return f"{p.name} must be {wanted}; its parameters are {usage}"
-    least = int(p.name not in _MAY_BE_ZERO)
-    if type(value) is int and not least <= value <= DEFAULT_LIMITS.extent:
-        return f"{p.name} must be from {least} to {DEFAULT_LIMITS.extent}"
-    if p.name == "dtype" and value not in tuple(DType):
-        return f"dtype must be {' or '.join(DType)}, not {value[:40]!r}"
-    return ""
-
-
-def _is_a(value: Any, kind: Any) -> bool:
-    if kind is float:
-        return type(value) in (int, float)
-    return type(value) is kind

@@ -1,31 +1,10 @@
-"""Further families of operators as text: transposed and capsule convolutions, fused and re-ordered forms."""
+"""Further families of operators as text: transposed and capsule convolutions, fused normalisation."""
 
-from tunesmith.frontend.text import activated, operand
+from tunesmith.frontend.text import operand, shape
+from tunesmith.frontend.windows import Window
 from tunesmith.ir.errors import ProgramError
 
-__all__ = [
-    "conv2d_bn_relu",
-    "conv2d_capsule",
-    "conv2d_nchw",
-    "conv2d_transpose",
-    "transpose_batch_matmul",
-]
-
-
-def _output(size: int, k: int, stride: int, pad: int) -> int:
-    out = (size + 2 * pad - k) // stride + 1
-    if size + 2 * pad < k or out < 1:
-        raise ProgramError(f"a window of {k} does not fit in {size} padded by {pad}")
-    return out
-
-
-def _pad(pad: int, before: int, after: int) -> tuple[str, str]:
-    """A statement that pads the two dimensions between ``before`` and ``after`` others, and its name."""
-    if not pad:
-        return "", "x"
-    zero = ["(0, 0)"]
-    widths = ", ".join(zero * before + [f"({pad}, {pad})"] * 2 + zero * after)
-    return f"    p = pad(x, ({widths}))\n", "p"
+__all__ = ["conv2d_bn_relu", "conv2d_capsule", "conv2d_transpose"]
 
 
 def conv2d_bn_relu(
@@ -41,41 +20,15 @@ def conv2d_bn_relu(
     dtype: str = "f32",
 ) -> str:
     """relu((conv2d(x, w) + bias) * scale + offset): x[n, h, w, ci], weights [k, k, ci, co], others [co]."""
-    _output(h, k, stride, pad), _output(w, k, stride, pad)
-    source, name = _pad(pad, 1, 1)
-    weights, each = operand(f"{dtype}[{k}, {k}, {ci}, {co}]", const), operand(f"{dtype}[{co}]", const)
-    return f"""
-def conv2d_bn_relu(x: {dtype}[{n}, {h}, {w}, {ci}], w: {weights}, b: {each}, scale: {each}, offset: {each}):
-{source}    y[n, h, v, o] = sum({name}[n, {stride}*h + r, {stride}*v + s, c] * w[r, s, c, o], (r, s, c))
-    return relu((y[n, h, v, o] + b[o]) * scale[o] + offset[o])
-""".lstrip()
-
-
-def conv2d_nchw(
-    n: int = 1,
-    ci: int = 64,
-    h: int = 56,
-    w: int = 56,
-    co: int = 64,
-    k: int = 3,
-    stride: int = 1,
-    pad: int = 0,
-    bias: bool = False,
-    act: str | None = None,
-    const: bool = True,
-    dtype: str = "f32",
-) -> str:
-    """x[n, ci, h, w] with weights [co, ci, k, k] and bias [co] -> [n, co, h', w']."""
-    _output(h, k, stride, pad), _output(w, k, stride, pad)
-    source, name = _pad(pad, 2, 0)
-    weights = operand(f"{dtype}[{co}, {ci}, {k}, {k}]", const)
-    shift = f", b: {operand(f'{dtype}[{co}]', const)}" if bias else ""
-    result = activated("y[n, o, h, v]", "b[o]" if bias else None, act)
-    return f"""
-def conv2d_nchw(x: {dtype}[{n}, {ci}, {h}, {w}], w: {weights}{shift}):
-{source}    y[n, o, h, v] = sum({name}[n, c, {stride}*h + r, {stride}*v + s] * w[o, c, r, s], (c, r, s))
-    return {result}
-""".lstrip()
+    window = Window((h, w), k, stride, pad)
+    pad_x, source = window.padded()
+    weights, each = operand(shape(dtype, k, k, ci, co), const), operand(shape(dtype, co), const)
+    inputs = f"x: {shape(dtype, n, h, w, ci)}, w: {weights}, b: {each}, scale: {each}, offset: {each}"
+    return (
+        f"def conv2d_bn_relu({inputs}):\n{pad_x}"
+        f"    y[n, h, v, o] = sum({source}[n, {window.index}, c] * w[r, s, c, o], (r, s, c))\n"
+        f"    return relu((y[n, h, v, o] + b[o]) * scale[o] + offset[o])\n"
+    )
 
 
 def conv2d_transpose(
@@ -132,24 +85,12 @@ def conv2d_capsule(
 ) -> str:
     """Capsules are size×size matrices: x[n, h, w, size, size, ci] with weights [k, k, size, size, ci, co] ->
     [n, h', w', size, size, co], each a sum of matrix products over the window and ci."""
-    _output(h, k, stride, pad), _output(w, k, stride, pad)
-    source, name = _pad(pad, 1, 3)
-    weights = operand(f"{dtype}[{k}, {k}, {size}, {size}, {ci}, {co}]", const)
-    at = f"{name}[n, {stride}*h + r, {stride}*v + s, i, q, c]"
-    return f"""
-def conv2d_capsule(x: {dtype}[{n}, {h}, {w}, {size}, {size}, {ci}], w: {weights}):
-{source}    y[n, h, v, i, j, o] = sum({at} * w[r, s, q, j, c, o], (r, s, q, c))
-    return y
-""".lstrip()
-
-
-def transpose_batch_matmul(
-    batch: int = 1, seq: int = 128, heads: int = 12, dim: int = 64, dtype: str = "f32"
-) -> str:
-    """Attention scores: q[batch, seq, heads, dim] and k likewise -> [batch, heads, seq, seq]."""
-    each = f"{dtype}[{batch}, {seq}, {heads}, {dim}]"
-    return f"""
-def transpose_batch_matmul(q: {each}, k: {each}):
-    y[b, h, i, j] = sum(q[b, i, h, d] * k[b, j, h, d], d)
-    return y
-""".lstrip()
+    window = Window((h, w), k, stride, pad)
+    pad_x, source = window.padded(1, 3)
+    weights = operand(shape(dtype, k, k, size, size, ci, co), const)
+    return (
+        f"def conv2d_capsule(x: {shape(dtype, n, h, w, size, size, ci)}, w: {weights}):\n{pad_x}"
+        f"    y[n, h, v, i, j, o] = sum({source}[n, {window.index}, i, q, c] * w[r, s, q, j, c, o],"
+        f" (r, s, q, c))\n"
+        f"    return y\n"
+    )

@@ -5,6 +5,7 @@ from functools import wraps
 from types import SimpleNamespace
 
 from tunesmith.frontend.operators import OPERATORS
+from tunesmith.frontend.parameters import check_parameters
 from tunesmith.ir.language import parse
 from tunesmith.ir.program import Program
 
@@ -14,6 +15,7 @@ __all__ = ["ops"]
 def _program_of(text: Callable[..., str]) -> Callable[..., Program]:
     @wraps(text)
     def build(*arguments: object, **keywords: object) -> Program:
+        check_parameters(text.__name__, *arguments, **keywords)
         return parse(text(*arguments, **keywords))
 
     return build

@@ -1,8 +1,10 @@
 """Pieces of program text that several operators share."""
 
+from dataclasses import dataclass
+
 from tunesmith.ir.errors import ProgramError
 
-__all__ = ["ACTIVATIONS", "activated", "operand"]
+__all__ = ["ACTIVATIONS", "Epilogue", "operand", "shape"]
 
 ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "silu", "tanh", "sigmoid")
 
@@ -12,12 +14,41 @@ def operand(kind: str, const: bool) -> str:
     return f"const[{kind}]" if const else kind
 
 
-def activated(value: str, bias: str | None, act: str | None) -> str:
-    """The value, such as ``y[i]``, plus a bias within an activation; either may be None. With neither it is
-    the array itself: indexing it would make a stage that only copies."""
-    if act is not None and act not in ACTIVATIONS:
-        raise ProgramError(f"act must be None or one of {', '.join(ACTIVATIONS)}, not {act!r}")
-    if bias is None and act is None:
-        return value.partition("[")[0]
-    shifted = value if bias is None else f"{value} + {bias}"
-    return shifted if act is None else f"{act}({shifted})"
+def shape(dtype: str, *extents: int) -> str:
+    return f"{dtype}[{', '.join(map(str, extents))}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Epilogue:
+    """What is done to each element of a result ``value``, such as ``y[i, o]``:
+    ``act(y[i, o] + b[o] + res[i, o])``, each part left out if not asked for. ``channel`` are the axes of the
+    bias, ``shift`` its name.
+    """
+
+    value: str
+    channel: str
+    bias: bool = False
+    residual: bool = False
+    act: str | None = None
+    shift: str = "b"
+
+    def __post_init__(self) -> None:
+        if self.act is not None and self.act not in ACTIVATIONS:
+            raise ProgramError(f"act must be None or one of {', '.join(ACTIVATIONS)}, not {self.act!r}")
+
+    def inputs(self, bias: str, residual: str, const: bool) -> str:
+        """Declarations of its operands behind others, given their types."""
+        first = f", {self.shift}: {operand(bias, const)}" if self.bias else ""
+        return first + (f", res: {residual}" if self.residual else "")
+
+    @property
+    def text(self) -> str:
+        """Where nothing is done, the array itself: indexing it would make a stage that only copies."""
+        name, _, index = self.value.partition("[")
+        parts = [self.value]
+        parts += [f"{self.shift}[{self.channel}]"] if self.bias else []
+        parts += [f"res[{index}"] if self.residual else []
+        if len(parts) == 1 and self.act is None:
+            return name
+        total = " + ".join(parts)
+        return total if self.act is None else f"{self.act}({total})"

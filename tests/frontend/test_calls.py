@@ -1,10 +1,12 @@
 """The text of a named operator: what is refused and what the answer says."""
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tunesmith.frontend import operator, operator_text
+from tunesmith.frontend import operator, operator_text, ops
 from tunesmith.ir import LimitError, ProgramError
 
 BAD = {
@@ -29,7 +31,22 @@ BAD = {
     "dense(act=1)": "act must be str or None",
     "conv2d(h=2, k=5)": "a window of 5 does not fit in 2 padded by 0",
     "group_conv2d(groups=3)": "groups=3 must divide ci=64",
+    "conv2d(stride=0)": "stride must be from 1 to",
+    "conv2d(stride=-2)": "stride must be from 1 to",
+    "conv2d(pad=-1)": "pad must be from 0 to",
+    "conv2d(dilation=0)": "dilation must be from 1 to",
+    "conv2d(h=7, w=1, k=3)": "a window of 3 does not fit in 1 padded by 0",
+    "conv2d(h=7, k=3, dilation=4)": "a window of 9 does not fit in 7",
+    "conv3d(d=1, k=2)": "a window of 2 does not fit in 1",
+    "max_pool2d(h=2, k=3)": "a window of 3 does not fit in 2",
+    "avg_pool2d_nchw(k=0)": "k must be from 1 to",
+    "conv2d_capsule(h=1, pad=0)": "a window of 3 does not fit in 1",
+    "group_conv2d(groups=0)": "groups must be from 1 to",
+    "depthwise_conv2d(factor=0)": "factor must be from 1 to",
+    "matmul(ta=1)": "ta must be bool",
     "layer_norm(eps='x')": "eps must be float",
+    "layer_norm(eps=-1.0)": "eps must be a finite number from 0",
+    "layer_norm(eps=1e999)": "eps must be a finite number from 0",
 }
 
 
@@ -44,6 +61,38 @@ def test_too_large() -> None:
         operator("matmul(m=1000000000000)")
     with pytest.raises(LimitError):
         operator("matmul(" + " " * 5000 + ")")
+
+
+TOO_LARGE = (
+    "matmul(1099511627776, 1099511627776, 1099511627776)",  # each extent within its limit, no product
+    "matmul(1048576, 1048576, 1099511627776)",
+    "conv2d(n=1099511627776, h=1099511627776, w=1099511627776)",
+    "conv2d(pad=1099511627776)",
+    "conv2d(k=1099511627776, pad=1099511627776)",
+    "attention(h=1, m=1099511627776, d=1)",
+)
+
+
+@pytest.mark.parametrize("text", TOO_LARGE)
+def test_sizes_that_overflow(text: str) -> None:
+    with pytest.raises(LimitError):
+        operator(text)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: ops.conv2d(stride=0),
+        lambda: ops.conv2d(h="7"),
+        lambda: ops.matmul(m=2.5),
+        lambda: ops.matmul(8, 8, 8, 8, 8),
+        lambda: ops.layer_norm(eps=float("nan")),
+        lambda: ops.softmax(dtype="f16"),
+    ],
+)
+def test_functions_check_the_same(call: Callable[[], object]) -> None:
+    with pytest.raises(ProgramError):
+        call()
 
 
 def test_positional_keyword_and_bare_calls() -> None:

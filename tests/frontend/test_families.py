@@ -54,14 +54,3 @@ def test_fused_normalisation() -> None:
     (x, w, b, scale, offset), got = inputs_of("conv2d_bn_relu(h=6, w=5, ci=3, co=4, k=3, stride=2, pad=1)")
     expected = np.maximum((direct_conv(x, w, 2, 1) + b) * scale + offset, 0)
     np.testing.assert_allclose(got, expected, atol=1e-12)
-
-
-def test_channels_first() -> None:
-    (x, w, b), got = inputs_of("conv2d_nchw(ci=3, h=6, w=5, co=4, k=3, pad=1, bias=True, act='relu')")
-    nhwc = direct_conv(x.transpose(0, 2, 3, 1), w.transpose(2, 3, 1, 0), 1, 1)
-    np.testing.assert_allclose(got, np.maximum(nhwc + b, 0).transpose(0, 3, 1, 2), atol=1e-12)
-
-
-def test_attention_scores() -> None:
-    (q, k), got = inputs_of("transpose_batch_matmul(batch=2, seq=5, heads=3, dim=4)")
-    np.testing.assert_allclose(got, np.einsum("bihd,bjhd->bhij", q, k), atol=1e-12)
