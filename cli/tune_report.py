@@ -47,6 +47,8 @@ def print_result(result: TuneResult, tally: Tally, *, again: str) -> None:
     line(_effort(result))
     for text in _failures(result, tally):
         line(text)
+    for reason in result.disabled_rules:
+        line(f"sketch rule disabled for this program: {reason[:_ERROR_WIDTH]}")
     if result.best is not None:
         line(f"record {result.best.id}")
         line(f"next: tunesmith apply {result.best.id} -o DIR   writes a shared library and its C header")

@@ -30,6 +30,7 @@ from tunesmith.records import Record, Status, Target, Workload, new_id, utc_now
 from tunesmith.schedule import Schedule, ScheduleError
 from tunesmith.search import Candidate, Search, Space, derive
 from tunesmith.search.default import default_schedule
+from tunesmith.tuning.feasible import check_memory
 from tunesmith.tuning.pipeline import Pipeline, Trial
 from tunesmith.tuning.types import Event, Observer, StoppedBy, TuneOptions, TuneResult
 from tunesmith.tuning.workload import versions, workload_of
@@ -77,8 +78,9 @@ def tune(
 
     Blocks until a budget, a plateau or the roofline ends it, or ``should_stop`` says so. The winner of the
     final race, in which the untuned schedule takes part unless it is hopelessly slower, is what the store
-    serves from then on.
+    serves from then on. Raises TunesmithError for a program that this machine has no memory for.
     """
+    check_memory(program)
     return _Run(program, options, store, on_event, should_stop, job_id).run()
 
 
@@ -134,6 +136,8 @@ class _Run:
             self._emit("start", message=f"{len(history)} trials on record" if history else "")
             self.pipeline = Pipeline(self.program, self.target, builders, runner)
             self.space, self.search = self._search(history)
+            for reason in self.space.disabled:
+                self._emit("search", message=f"sketch rule disabled for this program: {reason}")
             stopped = self._trials()
             baselines = self._finish(runner)
             return self._result(stopped, baselines, self.pipeline.busy_s)
@@ -399,7 +403,7 @@ class _Run:
             baselines = {"untuned": self.state.untuned.time_s}
         result = TuneResult(
             self.workload, self.target, len(self.state.records), dict(self.statuses), stopped, elapsed,
-            self.state.best, baselines, times,
+            self.state.best, baselines, times, self.space.disabled if pipeline else (),
         )  # fmt: skip
         self._emit("done")
         return result

@@ -78,7 +78,8 @@ class TuneResult:
     """``baselines``: seconds a call by name, measured in this run: ``untuned``, and ``numpy`` for programs
     large enough that its arithmetic is what takes the time.
 
-    ``times``: seconds spent by part (``build run search other``).
+    ``times``: seconds spent by part (``build run search other``). ``disabled_rules``: sketch rules that
+    failed on this program, with the reason; the search went on without them.
     """
 
     workload: Workload
@@ -90,6 +91,7 @@ class TuneResult:
     best: Record | None
     baselines: dict[str, float]
     times: dict[str, float]
+    disabled_rules: tuple[str, ...] = ()
 
     @property
     def peak_fraction(self) -> float | None:
@@ -125,6 +127,7 @@ class TuneResult:
             },
             "baselines": self.baselines,
             "times": self.times,
+            "disabled_rules": list(self.disabled_rules),
         }
 
 

@@ -24,9 +24,15 @@ WRONG = make_record(status=Status.WRONG_ANSWER, error="element [3, 1]: 2.0, expe
 class Player:
     """Stands for `tunesmith.tuning.tune`: stores the given records, reports them and returns a result."""
 
-    def __init__(self, records: Sequence[Record], stopped_by: StoppedBy = StoppedBy.TRIALS) -> None:
+    def __init__(
+        self,
+        records: Sequence[Record],
+        stopped_by: StoppedBy = StoppedBy.TRIALS,
+        disabled_rules: tuple[str, ...] = (),
+    ) -> None:
         self.records = records
         self.stopped_by = stopped_by
+        self.disabled_rules = disabled_rules
         self.options: TuneOptions | None = None
         self.before_end: Callable[[], None] = lambda: None
 
@@ -59,6 +65,7 @@ class Player:
             best=best,
             baselines={"untuned": 4e-4, "numpy": 2e-4} if best else {},
             times={"build": 0.9, "run": 0.5, "search": 0.1, "other": 0.0},
+            disabled_rules=self.disabled_rules,
         )
 
 
@@ -90,6 +97,12 @@ def test_the_result_names_the_record_and_what_to_do_next(play, tune) -> None:
     assert "1 of 3 trials failed: 1 wrong_answer" in outcome.out
     assert "1× wrong_answer: element [3, 1]: 2.0, expected 3.0\n" in outcome.out
     assert f"tunesmith apply {FAST.id} -o DIR" in outcome.out
+
+
+def test_rules_that_failed_are_named(play, tune) -> None:
+    play(Player([FAST], disabled_rules=("rows: ZeroDivisionError: x",)))
+    assert "sketch rule disabled for this program: rows: ZeroDivisionError: x\n" in tune().out
+    assert json.loads(tune("--json").out)["disabled_rules"] == ["rows: ZeroDivisionError: x"]
 
 
 def test_progress_goes_to_standard_error_and_is_sparse(play, tune) -> None:

@@ -1,17 +1,21 @@
 """Real, short tuning runs: budgets, resuming, stopping, failing."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from tunesmith.db import Store, open_store
 from tunesmith.frontend import operator
-from tunesmith.ir import canonical, program_from_json
+from tunesmith.ir import TunesmithError, canonical, program_from_json
 from tunesmith.records import Measurement, Protocol, Status
 from tunesmith.schedule import Schedule
+from tunesmith.search import derive
 from tunesmith.search.default import default_schedule
-from tunesmith.tuning import Event, StoppedBy, TuneOptions
+from tunesmith.search.draft import Draft
+from tunesmith.search.rules import DEFAULT_RULES, Hardware
+from tunesmith.tuning import Event, StoppedBy, TuneOptions, tuner
 from tunesmith.tuning.tuner import tune
 
 QUICK = Protocol(samples=3, sample_s=0.0005, warmup_s=0.0)
@@ -134,6 +138,34 @@ def test_when_everything_fails_the_run_says_so(store: Store, monkeypatch: pytest
     assert result.stopped_by is StoppedBy.FAILURES
     assert result.best is None and result.baselines == {}
     assert set(result.statuses) == {Status.RUN_ERROR} and result.trials < 100
+
+
+@dataclass(frozen=True)
+class FailingRule:
+    name: str = "failing"
+
+    def apply(self, draft: Draft, stage: str, hardware: Hardware, most: int) -> list[Draft]:
+        raise ZeroDivisionError("a fault of the rule")
+
+
+def test_a_rule_that_fails_is_reported(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    rules = (FailingRule(), *DEFAULT_RULES)
+    monkeypatch.setattr(tuner, "derive", lambda program, target: derive(program, target, rules))
+    events: list[Event] = []
+    result = tune(PROGRAM, options(), store, events.append)
+    assert result.best is not None and result.trials == 6
+    assert result.disabled_rules == ("failing: ZeroDivisionError: a fault of the rule",)
+    assert any("failing: ZeroDivisionError" in e.message for e in events)
+
+
+def test_what_does_not_fit_in_memory_is_refused_at_once(store: Store) -> None:
+    events: list[Event] = []
+    for text in ("matmul(1048576, 1048576, 8)", "relu_muladd(1099511627776)"):
+        with pytest.raises(
+            TunesmithError, match=r"too large for this machine: .* GiB; the largest is \w+, f32"
+        ):
+            tune(operator(text), options(), store, events.append)
+    assert events == []
 
 
 def test_the_same_seed_and_records_propose_the_same(tmp_path: Path) -> None:
