@@ -4,7 +4,8 @@ from dataclasses import replace
 
 from tunesmith.ir.affine import Affine, constant, var
 from tunesmith.ir.expr import Expr, Load, Within, children, loads, rebuild, walk
-from tunesmith.schedule.frame import Frame
+from tunesmith.schedule.frame import Frame, Span
+from tunesmith.schedule.regions import scope_around
 from tunesmith.schedule.scope import Copy, Scope, has_vector
 from tunesmith.schedule.state import State
 from tunesmith.schedule.steps import IllegalStep
@@ -69,33 +70,46 @@ def _load_packed(scope: Scope, copy: Copy, at: tuple[Affine, ...]) -> Load:
 def without_needless_guards(state: State, scope: Scope, frame: Frame) -> Frame:
     """The frame without the conditions that hold its stage within its shape, where that can do no harm:
     what it reads exists outside as well, and nobody reads what it computes there."""
-    if frame.plan.at is None or not _reads_in_bounds(state, scope, frame):
-        return frame
+    bare = _bare(frame)
+    harmless = frame.plan.at is not None and _reads_what_is_there(state, scope.put(bare), bare)
+    return bare if harmless else frame
+
+
+def _bare(frame: Frame) -> Frame:
     return replace(frame, conditions=tuple(c for c in frame.conditions if not c.domain))
 
 
-def _reads_in_bounds(state: State, scope: Scope, frame: Frame) -> bool:
+def _reads_what_is_there(state: State, scope: Scope, frame: Frame) -> bool:
     stage = frame.stage
     conds, body = stage.terms
     if any(isinstance(n, Within) for n in walk(body)):
         return False
     known = scope.known
-    for cond in conds:
-        known = known.with_fact(cond.substitute(frame.values))
+    for form in (*(c.substitute(frame.values) for c in conds), *(c.form for c in frame.conditions)):
+        known = known.with_fact(form)
     for load in loads(body):
-        if (stage.name, load.tensor) in scope.copies or _is_computed_inside(state, load.tensor, stage.name):
+        if (stage.name, load.tensor) in scope.copies:
             continue
-        if not all(b == Affine() for b in scope.places[load.tensor].bases):
+        spans = _there(state, scope, stage.name, load.tensor)
+        if spans is None:
             return False
-        shape = state.program.tensors[load.tensor].shape
-        for i, n in zip(load.index, shape, strict=True):
-            form = i.substitute(frame.values)
-            if not (known.proves(form) and known.proves(constant(n - 1) - form)):
+        for i, span in zip(load.index, spans, strict=True):
+            beyond = i.substitute(frame.values) - span.base
+            if not (known.proves(beyond) and known.proves(constant(span.extent - 1) - beyond)):
                 return False
     return True
 
 
-def _is_computed_inside(state: State, tensor: str, stage: str) -> bool:
-    """Whether a tensor is computed in the stage's own loops: then it is there wherever the stage reads it."""
+def _there(state: State, scope: Scope, reader: str, tensor: str) -> tuple[Span, ...] | None:
+    """Indices of a tensor at which something is written for a reader; None where that is not known."""
     plan = state.plans.get(tensor)
-    return plan is not None and plan.at is not None and plan.at[0] == stage
+    if plan is None or plan.at is None or plan.at[0] != reader:
+        at_root = all(b == Affine() for b in scope.places[tensor].bases)
+        return tuple(Span(Affine(), n) for n in state.program.tensors[tensor].shape) if at_root else None
+    inner = state.program.stage(tensor)
+    inside = scope_around(state, scope, inner)
+    frame = inside.frames[tensor]
+    bare = _bare(frame)
+    if bare != frame and not _reads_what_is_there(state, inside.put(bare), bare):
+        return None
+    return tuple(frame.spans[a.name] for a in inner.axes)

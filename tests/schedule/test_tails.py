@@ -12,6 +12,7 @@ from tunesmith.schedule import (
     Pack,
     Parallel,
     Reorder,
+    RFactor,
     Schedule,
     Split,
     Step,
@@ -127,6 +128,22 @@ def test_tiles_outside_as_a_whole_do_not_move_before_what_was_computed_for_them(
     checked(text, n, *steps, ComputeAt("u", "y", "i.1"))
     deeper = (Split("y", "i", (2, 3), Tail.OVERLAP), Reorder("y", ("i.0", "i.1", "i.2")), Unroll("y", "i.1"))
     checked(text, n, *deeper, Split("y", "i.2", (1, 2), Tail.MASK), ComputeAt("u", "y", "i.2.0"))
+
+
+@pytest.mark.parametrize("tail", Tail)
+@pytest.mark.parametrize("n", [2, 4, 5, 7])
+def test_a_tail_reads_only_what_its_own_producers_wrote(n: int, tail: Tail) -> None:
+    """Beyond its end a stage may run unguarded only where what is computed inside of it was written."""
+    text = (
+        "def f(x: f32[{n}]):\n    p = pad(x, ((1, 1),))\n    s[i:{n}] = sum(p[i + r], r=3)\n"
+        "    y[i] = s[i] * 2\n    return y\n"
+    )
+    split = Split("y", "i", (3,), tail)
+    checked(text, n, split, ComputeAt("p", "s", "i"), ComputeAt("s", "y", "i.0"))
+    checked(text, n, split, ComputeAt("s", "y", "i.0"), ComputeAt("p", "y", "i.0"))
+    parts = (RFactor("s", "r", 2), split)
+    checked(text, n, *parts, ComputeAt("s.rf", "s", "i"), ComputeAt("s", "y", "i.0"))
+    checked(text, n, *parts, ComputeAt("s.rf", "s", "lane"), ComputeAt("s", "y", "i.0"))
 
 
 @pytest.mark.parametrize("tail", Tail)
