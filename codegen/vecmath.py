@@ -6,10 +6,10 @@ Largest errors measured with fused multiply-add, in units in the last place: f32
 result varies (a part of them for exp and sigmoid), f64 over a few million. Denormals are included.
 
     function      f32   f64       method
-    exp           1.0   1.2       2**n * (1 + r + r**2 P(r)),  r = x - n log 2,  |r| <= log(2)/2
+    exp           2.0   1.2       2**n * P(r),  r = x - n log 2,  |r| <= log(2)/2
     log           0.9   0.9       n log 2 + log(1 + f),  1 + f in [sqrt(1/2), sqrt(2))
     tanh          2.5   2.7       expm1(2x) / (expm1(2x) + 2)
-    sigmoid       2.7   2.6       from exp(-|x|), mirrored
+    sigmoid       3.6   2.4       from exp(-|x|), mirrored
     erf           5.8   1.6       f32: x P(x**2) / Q(x**2); f64: x P(x**2) below 1, 1 - exp(-x**2) R(x) above
     rsqrt         1.5   1.5       a square root and a division
     sqrt, abs     correctly rounded
@@ -34,7 +34,11 @@ _MANTISSA = {DType.F32: 23, DType.F64: 52}
 _BIAS = {DType.F32: 127, DType.F64: 1023}
 _EXP_NORMAL = {DType.F32: 87.0, DType.F64: 708.0}  # results and factors are normal numbers below
 _EXP_RANGE = {DType.F32: (-104.0, 89.0), DType.F64: (-746.0, 710.0)}
-_EXP = {
+_EXP32 = (
+    1.0, 0.999999463558197, 0.49999135732650757, 0.1666812151670456, 0.04189891368150711,
+    0.008265920914709568,
+)  # fmt: skip
+_EXPM1 = {  # (exp(r) - 1 - r) / r**2
     DType.F32: (0.5, 0.16666576989698775, 0.041666554617204574, 0.008363179052722578, 0.0013926183587713494),
     DType.F64: (
         0.5, 0.16666666666666669, 0.04166666666662413, 0.008333333333330062, 0.0013888888917213717,
@@ -163,18 +167,17 @@ class Math:
     def _neg(self, x: str) -> str:
         return self.f.emit(f"fneg {self.type} {x}")
 
-    def _reduce_exp(self, x: str) -> tuple[str, str, str]:
-        """n + bias in the low bits of a float, r, and (exp(r) - 1 - r) / r**2, where x = n log 2 + r."""
-        magic = self.const(_MAGIC[self.dtype] + _BIAS[self.dtype])
+    def _reduce_exp(self, x: str, bias: int = 0) -> tuple[str, str]:
+        """n + bias in the low bits of a float, and r, where x = n log 2 + r."""
+        magic = self.const(_MAGIC[self.dtype] + bias)
         shifted = self.fma(x, self.const(_LOG2E), magic)
         n = self.binary("fsub", shifted, magic)
         r = self.fma(n, self.const(-_LN2_HI[self.dtype]), x)
-        r = self.fma(n, self.const(-_LN2_LO[self.dtype]), r)
-        return shifted, r, self.polynomial(r, _EXP[self.dtype])
+        return shifted, self.fma(n, self.const(-_LN2_LO[self.dtype]), r)
 
-    def _power_of_two(self, biased: str) -> str:
-        """2**n, given an integer whose low bits are n + bias; only for exponents of normal numbers."""
-        return self.from_bits(self.int_binary("shl", biased, self.integer(_MANTISSA[self.dtype])))
+    def _to_exponent(self, n: str) -> str:
+        """The low bits of an integer at the place of the exponent."""
+        return self.int_binary("shl", n, self.integer(_MANTISSA[self.dtype]))
 
     def _exp(self, x: str) -> str:
         """Beyond the range of normal results (and for NaN) another, slower path is taken by a branch."""
@@ -193,32 +196,34 @@ class Math:
         return f.emit(f"phi {self.type} {', '.join(arms)}")
 
     def _exp_near(self, x: str) -> str:
-        shifted, r, p = self._reduce_exp(x)
-        value = self._exp_of_rest(r, p)
-        return self.binary("fmul", value, self._power_of_two(self.bits(shifted)))
+        """n is added to the exponent: an integer instruction, where a multiplication would have to wait for
+        the pipes that the polynomial keeps busy."""
+        shifted, r = self._reduce_exp(x)
+        value = self.bits(self._exp_of_rest(r))
+        return self.from_bits(self.int_binary("add", value, self._to_exponent(self.bits(shifted))))
 
-    def _exp_of_rest(self, r: str, p: str) -> str:
-        if self.dtype is DType.F64:  # one rounding less, one instruction more
-            return self.binary("fadd", self.fma(self.binary("fmul", r, r), p, r), self.const(1.0))
-        return self.fma(self.fma(p, r, self.const(1.0)), r, self.const(1.0))
+    def _exp_of_rest(self, r: str) -> str:
+        if self.dtype is DType.F32:
+            return self.polynomial(r, _EXP32)
+        tail = self.fma(self.binary("fmul", r, r), self.polynomial(r, _EXPM1[self.dtype]), r)
+        return self.binary("fadd", tail, self.const(1.0))  # one rounding less, one instruction more
 
     def _exp_far(self, x: str) -> str:
         lo, hi = _EXP_RANGE[self.dtype]
-        shifted, r, p = self._reduce_exp(self.lower(self.raise_(x, lo), hi))
-        value = self._exp_of_rest(r, p)
-        magic = self.bits(self.const(_MAGIC[self.dtype] + _BIAS[self.dtype]))
-        n = self.int_binary("sub", self.bits(shifted), magic)
+        shifted, r = self._reduce_exp(self.lower(self.raise_(x, lo), hi))
+        value = self._exp_of_rest(r)
+        n = self.int_binary("sub", self.bits(shifted), self.bits(self.const(_MAGIC[self.dtype])))
         half = self.int_binary("ashr", n, self.integer(1))  # two factors: n itself is beyond the exponent
         for part in (half, self.int_binary("sub", n, half)):
             biased = self.int_binary("add", part, self.integer(_BIAS[self.dtype]))
-            value = self.binary("fmul", value, self._power_of_two(biased))
+            value = self.binary("fmul", value, self.from_bits(self._to_exponent(biased)))
         return value
 
     def _expm1_small(self, x: str) -> str:
         """exp(x) - 1 for |x| below 40; relative error stays small near 0."""
-        shifted, r, p = self._reduce_exp(x)
-        scale = self._power_of_two(self.bits(shifted))
-        tail = self.fma(self.binary("fmul", r, r), p, r)
+        shifted, r = self._reduce_exp(x, _BIAS[self.dtype])
+        scale = self.from_bits(self._to_exponent(self.bits(shifted)))
+        tail = self.fma(self.binary("fmul", r, r), self.polynomial(r, _EXPM1[self.dtype]), r)
         return self.fma(scale, tail, self.binary("fsub", scale, self.const(1.0)))
 
     def _tanh(self, x: str) -> str:
@@ -229,8 +234,8 @@ class Math:
 
     def _sigmoid(self, x: str) -> str:
         e = self._exp(self._neg(self.call("fabs", x)))
-        upper = self.binary("fdiv", self.const(1.0), self.binary("fadd", e, self.const(1.0)))
-        return self.select(self.compare("olt", x, self.const(0.0)), self.binary("fmul", e, upper), upper)
+        top = self.select(self.compare("olt", x, self.const(0.0)), e, self.const(1.0))
+        return self.binary("fdiv", top, self.binary("fadd", e, self.const(1.0)))
 
     def _erf(self, x: str) -> str:
         if self.dtype is DType.F32:

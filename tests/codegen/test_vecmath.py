@@ -33,10 +33,10 @@ F32 = {
     "abs": 0,
     "sqrt": 0.5,
     "rsqrt": 1.5,
-    "exp": 1,
+    "exp": 2.0,
     "log": 0.9,
     "tanh": 2.5,
-    "sigmoid": 2.8,
+    "sigmoid": 3.6,
     "erf": 5.8,
 }
 F64 = {
