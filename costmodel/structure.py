@@ -97,7 +97,7 @@ def shapes(state: State, values: Mapping[str, Array], count: int) -> list[StageS
 @dataclass(frozen=True)
 class _Frame:
     """``axis_steps``: axis -> loop -> how far one step of the loop moves along the axis (own and around).
-    ``share``: time that peeled tails leave of what whole tiles would take."""
+    ``share``: steps taken of those of whole tiles."""
 
     share: Array
     loops: tuple[LoopShape, ...]
@@ -145,26 +145,28 @@ class _Shaper:
             for leaf in plan.leaves(loop)
         )
         mine = {a: base[a] | {f"{stage.name}.{x}": s for x, s in strides[a].items()} for a in base}
-        return _Frame(share * self._peeled(plan, extents), (*around, *loops), extents, mine)
+        return _Frame(share * self._steps(plan, extents), (*around, *loops), extents, mine)
 
-    def _peeled(self, plan: Plan, extents: Mapping[str, Array]) -> Array:
-        """What remainders with code of their own save: all but their own steps, unless these are so few that
-        the latency of a step is what they take."""
+    def _steps(self, plan: Plan, extents: Mapping[str, Array]) -> Array:
+        """Steps of unrolled code that are taken, of what whole tiles at every level would take.
+
+        Loops end where their axis does; what may be wasted is part of the last step. A remainder with code
+        of its own takes its share of a step, unless so little that the latency of a step is what it takes.
+        """
         static = [x for x in plan.loops if plan.kind(x) in (LoopKind.UNROLL, LoopKind.VECTOR)]
-        unrolled = math.prod(extents[x] for x in static if plan.kind(x) is LoopKind.UNROLL)
+        vectors = [x for x in static if plan.kind(x) is LoopKind.VECTOR]
+        unrolled = math.prod((extents[x] for x in static if x not in vectors), start=self.ones)
         share = self.ones
         for d in plan.derivations:
             if isinstance(d, FuseInfo):
                 continue
             step = math.prod((extents[x] for x in d.parts if x in static), start=self.ones)
-            lanes = math.prod(
-                (extents[x] for x in d.parts if plan.kind(x) is LoopKind.VECTOR), start=self.ones
-            )
+            lanes = math.prod((extents[x] for x in d.parts if x in vectors), start=self.ones)
             left = extents[d.parent] % step
             work = np.maximum(np.ceil(left / lanes) * lanes, step * np.minimum(_IN_FLIGHT / unrolled, 1.0))
-            whole = math.prod(extents[x] for x in d.parts)
-            needed = extents[d.parent] - left + np.where(left > 0, np.minimum(work, step), 0.0)
-            share = share * np.where(self._peels(d), np.minimum(needed / whole, 1.0), 1.0)
+            work = np.where(self._peels(d), np.minimum(work, step), step)
+            needed = extents[d.parent] - left + np.where(left > 0, work, 0.0)
+            share = share * np.minimum(needed / math.prod(extents[x] for x in d.parts), 1.0)
         return share
 
     def _peels(self, d: SplitInfo) -> NDArray[np.bool_]:

@@ -343,7 +343,7 @@ class _Tiles:
         """Knobs for unrolling: the last reduce axis by a factor, a short one before it wholly or not at all
         (windows, whose places share operands)."""
         *before, last = stage.reduce_axes
-        choices = {u for u in (1, 2, 4, 8) if u <= last.extent}
+        choices = {u for u in (1, 4) if u <= last.extent}
         choices |= {last.extent} if last.extent <= self.rule.whole_unroll else set()
         axes = [(last, tuple(sorted(choices)))]
         axes += [(a, (1, a.extent)) for a in before[-1:] if 1 < a.extent <= self.rule.whole_unroll]
