@@ -27,8 +27,8 @@ _FMA_LATENCY = 4
 _STATIC = (LoopKind.UNROLL, LoopKind.VECTOR)
 _LINE = 64
 _REGISTER_ELEMENTS = 512
-# Fitted on 640 random candidates of twelve operators, Zen 3: how much of each time is not hidden by prefetching
-# and reordering, and what spilled accumulators add to the arithmetic.
+# Fitted on 640 random candidates of twelve operators, Zen 3: how much of each time is not hidden by
+# prefetching and reordering, and what spilled accumulators add to the arithmetic.
 _LEVELS_SEEN = (0.1, 0.25, 0.65)
 _OVERHEAD_SEEN = 0.15
 _NOT_HIDDEN = 0.5
@@ -116,7 +116,8 @@ def stage_cost(shape: StageShape, machine: Machine) -> StageCost:
         latency = 0.0 * ones
     held = _operands(shape, static, ones, vectors, registers)
     excess = registers + held - machine.registers
-    crowding = np.select([excess > 0, excess == 0], [np.where(chain > 1, _SPILLED_UNROLLED, _SPILLED), _TIGHT])
+    spilled = np.where(chain > 1, _SPILLED_UNROLLED, _SPILLED)
+    crowding = np.select([excess > 0, excess == 0], [spilled, _TIGHT])
     lone = np.where((chain > 1) & (held == 2), _LONE_VECTOR, 0.0)
     spills = kept * ((crowding + lone) * total * operations / machine.fma_rate)
     overhead = iterations * 1.0 / machine.clock + _outer_overhead(serial, ones, machine)

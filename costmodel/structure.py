@@ -14,16 +14,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tunesmith.ir.affine import Affine
 from tunesmith.ir.expr import Expr, Load, loads
 from tunesmith.ir.loopnest import LoopKind
+from tunesmith.ir.padding import share_of_terms
 from tunesmith.ir.program import Program, Stage
 from tunesmith.schedule import PREPARE, ROOT, TAILS, Hole, Pack, Schedule, Sketch, State, Tail, replay
 from tunesmith.schedule.state import FuseInfo, Plan, SplitInfo
 
 __all__ = ["Access", "Array", "LoopShape", "StageShape", "knob_values", "shapes", "structure"]
 
-_MOST_COUNTED = 1 << 20  # points of an index space
 _IN_FLIGHT = 8  # accumulations that keep two pipes of latency four busy
 
 Array = NDArray[np.float64]
@@ -247,9 +246,8 @@ class _Shaper:
         index = [{axis.name: 1} for axis in stage.axes]
         write = self._access(stage.name, stage.name, index)
         attached = self.state.plans[stage.name].at is not None
-        conds, body = stage.terms
-        share = frame.share * _share(conds, {a.name: a.extent for a in stage.all_axes})
-        return StageShape(stage.name, stage, frame.loops, reads, write, body, attached, share=share)
+        share = frame.share * share_of_terms(stage)
+        return StageShape(stage.name, stage, frame.loops, reads, write, stage.terms[1], attached, share=share)
 
     def _read(self, stage: Stage, load: Load) -> Access:
         pack = self.packs.get((stage.name, load.tensor))
@@ -322,18 +320,3 @@ class _Shaper:
         return StageShape(
             pack.result, None, (*around, *loops), (source,), write, body, False, pack.at == PREPARE
         )
-
-
-def _share(conds: Sequence[Affine], extents: Mapping[str, int]) -> float:
-    """The part of an index space where the conditions hold; those on the same axes are taken together."""
-    groups: dict[tuple[str, ...], list[Affine]] = {}
-    for form in conds:
-        groups.setdefault(form.names, []).append(form)
-    share = 1.0
-    for names, forms in groups.items():
-        if math.prod(extents[n] for n in names) > _MOST_COUNTED:
-            continue
-        grids = dict(zip(names, np.ix_(*(np.arange(extents[n]) for n in names)), strict=True))
-        holds = [sum((grids[n] * c for n, c in f.terms), np.asarray(f.const)) >= 0 for f in forms]
-        share *= float(np.mean(np.logical_and.reduce(np.broadcast_arrays(*holds))))
-    return share

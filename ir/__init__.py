@@ -9,6 +9,7 @@ from tunesmith.ir.interpreter import NestError, run_nest
 from tunesmith.ir.language import parse, program_from_function
 from tunesmith.ir.limits import DEFAULT_LIMITS, Limits
 from tunesmith.ir.loopnest import Buffer, LoopNest, format_expr, format_nest
+from tunesmith.ir.padding import needed_flops, without_padding
 from tunesmith.ir.printing import format_program
 from tunesmith.ir.program import Axis, Program, Stage, Tensor
 from tunesmith.ir.reference import evaluate
@@ -26,6 +27,7 @@ __all__ = [
     "format_program",
     "interval",
     "min_bytes",
+    "needed_flops",
     "parse",
     "program_from_function",
     "program_from_json",
@@ -35,6 +37,7 @@ __all__ = [
     "structure_hash",
     "var",
     "verify_program",
+    "without_padding",
     "workload_hash",
     "Affine",
     "Axis",

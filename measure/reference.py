@@ -11,9 +11,19 @@ import numpy as np
 
 from tunesmith.ir.dtypes import DType
 from tunesmith.ir.expr import Binary, BinaryOp, Const, Expr, Load, Reducer, Unary, UnaryOp, walk
+from tunesmith.ir.padding import without_padding
 from tunesmith.ir.program import Program, Stage, Tensor
 
-__all__ = ["Expected", "Inputs", "Reference", "Specials", "compute_reference", "make_inputs", "tolerance"]
+__all__ = [
+    "Expected",
+    "Inputs",
+    "Reference",
+    "Specials",
+    "compute_reference",
+    "make_inputs",
+    "tolerance",
+    "with_padding_left_out",
+]
 
 Inputs = dict[str, np.ndarray]
 Evaluate = Callable[[Program, Inputs], Mapping[str, np.ndarray]]
@@ -119,11 +129,15 @@ def _largest(values: np.ndarray) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """``values`` in the output's type; deviations are relative to ``scale`` and at most ``tolerance``."""
+    """``values`` in the output's type; deviations are relative to ``scale`` and at most ``tolerance``.
+
+    ``others``: values that are right as well, where they are not those.
+    """
 
     values: np.ndarray
     scale: float
     tolerance: float
+    others: np.ndarray | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +178,22 @@ def _amplification(program: Program, inputs: Inputs, exact: Mapping[str, np.ndar
             with np.errstate(all="ignore"):
                 worst = max(worst, _largest(moved[name] - exact[name]) / (scale * _PERTURBATION))
     return min(worst, _MOST_AMPLIFIED)
+
+
+def with_padding_left_out(
+    reference: Reference, program: Program, inputs: Inputs, evaluate: Evaluate
+) -> Reference:
+    """The reference, with what a kernel may answer that leaves out padding instead of multiplying by it: that
+    is the same until a factor is infinite or NaN."""
+    shorter = without_padding(program)
+    if shorter == program:
+        return reference
+    values = evaluate(shorter, inputs)
+    outputs = {
+        name: replace(e, others=np.ascontiguousarray(values[name], dtype=e.values.dtype))
+        for name, e in reference.outputs.items()
+    }
+    return Reference(outputs)
 
 
 def compute_reference(program: Program, inputs: Inputs, evaluate: Evaluate) -> Reference:

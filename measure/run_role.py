@@ -18,7 +18,14 @@ from tunesmith.measure.hardware import hardware, memory_available
 from tunesmith.measure.kernel import Kernel
 from tunesmith.measure.messages import Message, binary_from_json
 from tunesmith.measure.peaks import Calibration
-from tunesmith.measure.reference import Inputs, Reference, Specials, compute_reference, make_inputs
+from tunesmith.measure.reference import (
+    Inputs,
+    Reference,
+    Specials,
+    compute_reference,
+    make_inputs,
+    with_padding_left_out,
+)
 from tunesmith.measure.target import vector_unit
 from tunesmith.measure.timing import Sampler, kernel_clock, time_calls, timing_lock
 from tunesmith.measure.verify import Verifier, verdict_on
@@ -119,6 +126,9 @@ class RunWorker:
         for seed, specials in cases:
             inputs = make_inputs(self._program, seed, specials)
             reference = compute_reference(self._program, inputs, self._language.evaluate)
+            if specials is Specials.WILD:
+                args = (self._program, inputs, self._language.evaluate)
+                reference = with_padding_left_out(reference, *args)
             verdict = Verifier(self._program, inputs, reference).verify(kernel, binary)
             if not verdict.ok:
                 where = f"inputs of seed {seed}, specials {specials}: "

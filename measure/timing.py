@@ -37,8 +37,8 @@ def kernel_clock(protocol: Protocol, parallel: bool) -> Clock:
 def fastest_possible_s(flops: int, dtype: DType, peaks: Peaks, threads: int) -> float:
     """A time that no correct kernel beats.
 
-    ``flops`` are nominal: convolutions that skip multiplications by padding zeros get ahead of the peak,
-    hence the slack. Bytes give no bound, since operands may stay in a cache.
+    ``flops`` are those that are needed, without multiplications by padding; the slack is for a peak that was
+    measured at a lower clock. Bytes give no bound, since operands may stay in a cache.
     """
     return flops / (_ROOFLINE_SLACK * peaks.gflops(dtype) * 1e9 * threads)
 

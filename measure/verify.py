@@ -32,7 +32,10 @@ def compare(name: str, got: np.ndarray, expected: Expected) -> tuple[float, str]
 def _inspect(name: str, got: np.ndarray, expected: Expected, deviation: np.ndarray) -> tuple[float, str]:
     want, allowed = expected.values, expected.tolerance * expected.scale
     close = np.isfinite(got) & np.isfinite(want) & (deviation <= allowed)
-    right = close | (got == want) | (np.isnan(got) & np.isnan(want))
+    right = close | _same(got, want)
+    if expected.others is not None:
+        near = np.abs(np.subtract(got, expected.others)) <= allowed
+        right |= (near & np.isfinite(got)) | _same(got, expected.others)
     finite = np.isfinite(deviation)
     error = float(deviation.max(initial=0.0, where=finite)) / expected.scale
     if right.all():
@@ -45,6 +48,11 @@ def _inspect(name: str, got: np.ndarray, expected: Expected, deviation: np.ndarr
         f"{name}[{index}] is {found}, expected {want[place]:.9g} within {allowed:.3g}; "
         f"{wrong} of {right.size} values are wrong"
     )
+
+
+def _same(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    same: np.ndarray = (a == b) | (np.isnan(a) & np.isnan(b))
+    return same
 
 
 def _poison_note(value: np.generic) -> str:

@@ -3,17 +3,8 @@
 from dataclasses import replace
 
 from tunesmith.ir.affine import Affine, constant, var
-from tunesmith.ir.expr import (
-    Binary,
-    BinaryOp,
-    Const,
-    Expr,
-    Load,
-    Reducer,
-    Within,
-    substitute,
-    transform_loads,
-)
+from tunesmith.ir.expr import Const, Load, Within, substitute
+from tunesmith.ir.padding import inlined
 from tunesmith.ir.program import Axis, Program, Stage
 from tunesmith.schedule.steps import CacheWrite, IllegalStep, Inline, Part, RFactor
 
@@ -30,33 +21,7 @@ def inline(program: Program, step: Inline) -> Program:
         raise IllegalStep(step, "a reduction cannot be inlined")
     if step.stage in program.outputs:
         raise IllegalStep(step, "an output cannot be inlined")
-    axes = [a.name for a in producer.axes]
-
-    def body_at(load: Load) -> Expr:
-        if load.tensor != step.stage:
-            return load
-        return substitute(producer.body, dict(zip(axes, load.index, strict=True)))
-
-    def with_body(stage: Stage) -> Stage:
-        body = transform_loads(stage.body, body_at)
-        return replace(stage, body=_without_zero_terms(body) if stage.reducer is Reducer.SUM else body)
-
-    left = (s for s in program.stages if s.name != step.stage)
-    return program.with_stages(tuple(with_body(s) if step.stage in s.reads else s for s in left))
-
-
-def _without_zero_terms(e: Expr) -> Expr:
-    """A product with a factor that is zero outside of some conditions, as a product that is absent there."""
-    if not isinstance(e, Binary) or e.op is not BinaryOp.MUL:
-        return e
-    a, b = _without_zero_terms(e.a), _without_zero_terms(e.b)
-    match a, b:
-        case Within(conds, value, Const(0.0)), _:
-            return Within(conds, _without_zero_terms(Binary(e.op, value, b)), Const(0.0))
-        case _, Within(conds, value, Const(0.0)):
-            return Within(conds, Binary(e.op, a, value), Const(0.0))
-        case _:
-            return Binary(e.op, a, b)
+    return inlined(program, step.stage)
 
 
 def _insert(program: Program, old: Stage, new: tuple[Stage, ...]) -> Program:

@@ -16,7 +16,7 @@ import numpy as np
 
 from tunesmith.codegen.binary import Binary
 from tunesmith.costmodel import Ranker
-from tunesmith.ir import DType, Program, program_to_json
+from tunesmith.ir import DType, Program, needed_flops, program_to_json
 from tunesmith.measure import (
     BuildPool,
     Runner,
@@ -124,7 +124,8 @@ class _Run:
                 self.state.best = _with_times(served.record, (served.time_s,))
             return self._result(StoppedBy.TRIALS, {}, 0.0)
         dtype = DType(self.workload.dtype)
-        fastest = fastest_possible_s(self.workload.flops, dtype, self.target.peaks, self.options.threads)
+        needed = needed_flops(self.program)
+        fastest = fastest_possible_s(needed, dtype, self.target.peaks, self.options.threads)
         task = RunTask(program_to_json(self.program), self.options.seed, self.options.threads, fastest)
         cpus = split_cores(self.options.threads).build
         protocol = self.options.protocol
@@ -309,7 +310,7 @@ class _Run:
         if best is None:
             return 0.0
         peak = self.target.peaks.gflops(DType(self.workload.dtype)) * 1e9 * self.options.threads
-        bound = self.workload.flops / peak
+        bound = needed_flops(self.program) / peak
         if self.workload.min_bytes > 2 * (self.target.l3_bytes or self.target.l2_bytes):
             bound = max(bound, self.workload.min_bytes / (self.target.peaks.dram_gbs * 1e9))
         return bound / best.time_s

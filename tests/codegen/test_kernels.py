@@ -292,3 +292,16 @@ def test_guarded_loads_touch_nothing_where_the_guard_fails(body: str, lanes: int
     program, nest = nest_of(f"def f({inputs}):\n    y[i:9, j:8] = {body}\n    return y\n", *steps)
     arrays = random_inputs(program)
     np.testing.assert_array_equal(compiled(nest)(**arrays), evaluate(program, arrays, None)["y"])
+
+
+@pytest.mark.parametrize("start", [-3, 0, 2, 5, 9])
+def test_loops_start_where_they_are_told_to(start: int) -> None:
+    """From the larger of 0 and what the loop outside of it says; not at all from the end on."""
+    x, y = Buffer("x", (10,), DType.F32, Role.INPUT), Buffer("y", (10,), DType.F32, Role.OUTPUT)
+    inner = Store("y", (var("i"),), Load("x", (var("i"),)))
+    body = (
+        For("i", 10, (), LoopKind.SERIAL, (Store("y", (var("i"),), Const(0.0)),)),
+        For("z", 2, (), LoopKind.SERIAL, (For("i", 5, (), LoopKind.SERIAL, (inner,), (var("z") + start,)),)),
+    )
+    result = compiled(LoopNest("f", (x, y), (), body))(x=np.arange(1, 11, dtype=np.float32))
+    np.testing.assert_array_equal(result, [i + 1 if max(start, 0) <= i < 5 else 0 for i in range(10)])

@@ -55,6 +55,14 @@ def test_split_with_a_limited_tail() -> None:
     np.testing.assert_array_equal(run(loop("i", 3, inner)), VALUES)
 
 
+def test_loops_that_start_later() -> None:
+    starts = (constant(2) - ROW * 4, constant(-1))
+    inner = For("j", 4, (), LoopKind.SERIAL, (copy(index=ROW * 4 + COL),), starts)
+    found = run(loop("i", 2, inner))
+    assert np.isnan(found[[0, 1, 8, 9]]).all()
+    np.testing.assert_array_equal(found[2:8], VALUES[2:8])
+
+
 def test_empty_loops_and_untouched_outputs_are_nan() -> None:
     found = run(
         loop("i", 10, copy(), limits=(constant(3),)), loop("j", 5, copy(index=COL), limits=(constant(-2),))

@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 from tunesmith.ir import evaluate, parse
 from tunesmith.ir.program import Program
 from tunesmith.measure import tolerance
-from tunesmith.measure.reference import Expected, Reference, Specials, compute_reference, make_inputs
+from tunesmith.measure.reference import (
+    Expected,
+    Reference,
+    Specials,
+    compute_reference,
+    make_inputs,
+    with_padding_left_out,
+)
 from tunesmith.measure.verify import compare
 
 PROGRAMS = {
@@ -131,3 +138,16 @@ def test_places_have_all_their_coordinates() -> None:
     got = want.values.copy()
     got[1, 2] = 1
     assert compare("y", got, want)[1].startswith("y[1, 2] is 1,")
+
+
+def test_padding_may_be_multiplied_or_left_out() -> None:
+    body = "  p = pad(x, ((1, 0),))\n  y[i] = sum(p[i + k] * w[k], k)\n  return y\n"
+    text = f"def f(x: f32[3], w: f32[2]):\n{body}"
+    inputs = {"x": np.ones(3, np.float32), "w": np.array([np.inf, 1], np.float32)}
+    plain = compute_reference(parse(text), inputs, evaluate)
+    either = with_padding_left_out(plain, parse(text), inputs, evaluate).outputs["y"]
+    multiplied, left_out = [math.nan, math.inf, math.inf], [1.0, math.inf, math.inf]
+    for answer in (multiplied, left_out):
+        assert not compare("y", np.array(answer, np.float32), either)[1]
+    assert compare("y", np.array(left_out, np.float32), plain.outputs["y"])[1]
+    assert compare("y", np.array([2.0, math.inf, math.inf], np.float32), either)[1]

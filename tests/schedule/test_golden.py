@@ -146,3 +146,25 @@ def test_inlining_and_both_versions_of_a_guarded_copy(golden: Golden) -> None:
         Vectorize("p", "i1"),
     )
     golden("inlined_pad", text)
+
+
+CONV_2D = """
+def conv(x: f32[6, 9, 8], w: const[f32[3, 3, 8, 16]]):
+    p = pad(x, ((1, 1), (1, 1), (0, 0)))
+    y[u, h, o] = sum(p[u + t, h + r, c] * w[t, r, c, o], (t, r, c))
+    return y
+"""
+
+
+def test_padding_left_out_with_code_for_the_edges(golden: Golden) -> None:
+    """The window starts and ends where there is something; one row of four is at an edge at a time."""
+    text = printed(
+        CONV_2D,
+        Inline("p"),
+        Split("y", "h", (4,)),
+        Split("y", "o", (8,)),
+        Reorder("y", ("u", "h.0", "o.0", "t", "r", "c", "h.1", "o.1")),
+        Unroll("y", "h.1"),
+        Vectorize("y", "o.1"),
+    )
+    golden("conv_without_padding", text)
