@@ -29,7 +29,7 @@ _LINE = 64
 _REGISTER_ELEMENTS = 512
 # Fitted on 640 random candidates of twelve operators, Zen 3: how much of each time is not hidden by
 # prefetching and reordering, and what spilled accumulators add to the arithmetic.
-_LEVELS_SEEN = (0.1, 0.25, 0.65)
+_LEVELS_SEEN = (0.3, 0.4, 0.65)
 _OVERHEAD_SEEN = 0.15
 _NOT_HIDDEN = 0.5
 _TIGHT, _SPILLED, _SPILLED_UNROLLED, _LONE_VECTOR = 0.1, 1.6, 0.6, 0.3

@@ -7,7 +7,7 @@ whole tiles.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -96,7 +96,7 @@ def shapes(state: State, values: Mapping[str, Array], count: int) -> list[StageS
 @dataclass(frozen=True)
 class _Frame:
     """``axis_steps``: axis -> loop -> how far one step of the loop moves along the axis (own and around).
-    ``share``: steps taken of those of whole tiles."""
+    ``share``: steps taken of the loops around, of those of whole tiles."""
 
     share: Array
     loops: tuple[LoopShape, ...]
@@ -132,7 +132,7 @@ class _Shaper:
         share = self.ones
         if plan.at is not None:
             around = self._around(*plan.at)
-            share = self.frame(plan.at[0]).share
+            share = self._share_around(*plan.at)
             opened = {x.name for x in around}
             for axis, (width, steps) in zip(stage.axes, self._region(stage, opened), strict=True):
                 extents[axis.name] = np.minimum(width, axis.extent)
@@ -144,10 +144,15 @@ class _Shaper:
             for leaf in plan.leaves(loop)
         )
         mine = {a: base[a] | {f"{stage.name}.{x}": s for x, s in strides[a].items()} for a in base}
-        return _Frame(share * self._steps(plan, extents), (*around, *loops), extents, mine)
+        return _Frame(share, (*around, *loops), extents, mine)
 
-    def _steps(self, plan: Plan, extents: Mapping[str, Array]) -> Array:
-        """Steps of unrolled code that are taken, of what whole tiles at every level would take.
+    def _share_around(self, host: str, loop: str) -> Array:
+        frame, plan = self.frame(host), self.state.plans[host]
+        return frame.share * self._steps(plan, frame.extents, self._inside(host, loop))
+
+    def _steps(self, plan: Plan, extents: Mapping[str, Array], inside: Collection[str] = ()) -> Array:
+        """Steps of unrolled code that are taken, of what whole tiles at every level would take; for what is
+        computed outside of the loops ``inside``, these go over no more than there is.
 
         Loops end where their axis does; what may be wasted is part of the last step. A remainder with code
         of its own takes its share of a step, unless so little that the latency of a step is what it takes.
@@ -165,7 +170,10 @@ class _Shaper:
             work = np.maximum(np.ceil(left / lanes) * lanes, step * np.minimum(_IN_FLIGHT / unrolled, 1.0))
             work = np.where(self._peels(d), np.minimum(work, step), step)
             needed = extents[d.parent] - left + np.where(left > 0, work, 0.0)
-            share = share * np.minimum(needed / math.prod(extents[x] for x in d.parts), 1.0)
+            around = math.prod((extents[x] for x in d.parts if x not in inside), start=self.ones)
+            tile = math.prod((extents[x] for x in d.parts if x in inside), start=self.ones)
+            whole = around * np.minimum(tile, extents[d.parent])
+            share = share * np.minimum(needed / whole, 1.0)
         return share
 
     def _peels(self, d: SplitInfo) -> NDArray[np.bool_]:
@@ -174,11 +182,14 @@ class _Shaper:
         return np.full(len(self.ones), d.tail is Tail.PEEL)
 
     def _around(self, host: str, loop: str) -> tuple[LoopShape, ...]:
-        frame, plan = self.frame(host), self.state.plans[host]
-        inside = {
-            f"{host}.{leaf}" for x in plan.loops[plan.loops.index(loop) + 1 :] for leaf in plan.leaves(x)
-        }
-        return tuple(LoopShape(x.name, x.extent, x.kind, False) for x in frame.loops if x.name not in inside)
+        inside = {f"{host}.{leaf}" for leaf in self._inside(host, loop)}
+        loops = self.frame(host).loops
+        return tuple(LoopShape(x.name, x.extent, x.kind, False) for x in loops if x.name not in inside)
+
+    def _inside(self, host: str, loop: str) -> set[str]:
+        """Index variables of a stage's loops inside one of them."""
+        plan = self.state.plans[host]
+        return {leaf for x in plan.loops[plan.loops.index(loop) + 1 :] for leaf in plan.leaves(x)}
 
     def _strides(self, stage: Stage, extents: dict[str, Array]) -> dict[str, dict[str, Array]]:
         """Axis -> leaf loop -> stride, filling in the extents of all loops on the way."""
@@ -246,7 +257,8 @@ class _Shaper:
         index = [{axis.name: 1} for axis in stage.axes]
         write = self._access(stage.name, stage.name, index)
         attached = self.state.plans[stage.name].at is not None
-        share = frame.share * share_of_terms(stage)
+        steps = self._steps(self.state.plans[stage.name], frame.extents)
+        share = frame.share * steps * share_of_terms(stage)
         return StageShape(stage.name, stage, frame.loops, reads, write, stage.terms[1], attached, share=share)
 
     def _read(self, stage: Stage, load: Load) -> Access:

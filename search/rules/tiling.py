@@ -249,7 +249,7 @@ class _Tiles:
         self, draft: Draft, root: str, anchor: str, lane: str, variant: _Variant,
         hardware: Hardware, rule: MultiLevelTiling,
     ) -> None:  # fmt: skip
-        self.root, self.anchor, self.lane = root, anchor, lane
+        self.root, self.anchor, self.lane, self.variant = root, anchor, lane, variant
         self.hardware, self.rule = hardware, rule
         stage = draft.stage(root)
         reduction = draft.stage(anchor)
@@ -352,7 +352,8 @@ class _Tiles:
             d, hole = d.hole(f"{self.root}.{axis.name}.unroll", values)
             d = d.do(Split(self.anchor, axis.name, (hole,)))
             knobs.append(hole.knob)
-        d = d.cap((*self.register_knobs, *knobs), self.rule.max_unrolled)
+        edges = 3 if self.variant.producers is Place.ABSENT else 1  # each with code of its own
+        d = d.cap((*self.register_knobs, *knobs), self.rule.max_unrolled // edges)
         return d, [a.name for a, _ in axes]
 
     def sum_blocks(self, d: Draft, name: str, rows_first: bool) -> Draft:
