@@ -32,7 +32,7 @@ _REGISTER_ELEMENTS = 512
 _LEVELS_SEEN = (0.3, 0.4, 0.65)
 _OVERHEAD_SEEN = 0.15
 _NOT_HIDDEN = 0.5
-_TIGHT, _SPILLED, _SPILLED_UNROLLED, _LONE_VECTOR = 0.1, 1.6, 0.6, 0.3
+_TIGHT, _SPILLED, _SPILLED_UNROLLED, _LONE_VECTOR = 0.15, 1.6, 0.6, 0.3
 _CACHE_USE = 0.8  # of a cache's capacity, before conflicts and other data spoil it
 
 
@@ -211,7 +211,20 @@ def _operands(
                 mine = mine * (vectors if loop.kind is LoopKind.VECTOR else loop.extent)
         is_vector = any(x.kind is LoopKind.VECTOR and _moves(access, x) for x in static)
         held = held + (np.where(mine < registers, mine, 0.0) if is_vector else 0.0)
+        held = held + _sliding(shape, access, static, ones)
     return held
+
+
+def _sliding(shape: StageShape, access: Access, static: list[LoopShape], ones: Array) -> Array:
+    """Further registers for an operand that is used again, a few steps on, by other accumulators: windows."""
+    places = [x for x in static if _moves(access, x) and _moves(shape.write, x)]
+    more = 0.0 * ones
+    for step in (x for x in static if _moves(access, x) and not _moves(shape.write, x)):
+        for place in (x for x in places if x.kind is LoopKind.UNROLL):
+            apart = access.strides[step.name] / np.maximum(access.strides[place.name], 1.0)
+            again = (step.extent > 1) & (apart == np.floor(apart)) & (apart < place.extent)
+            more = np.maximum(more, np.where(again, place.extent - 1, 0.0))
+    return more
 
 
 def _chain(shape: StageShape, static: list[LoopShape], ones: Array) -> Array:
