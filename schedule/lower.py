@@ -177,6 +177,8 @@ class _Lowering:
         kind = frame.plan.kind(loop)
         extent, limits, facts = clamp(scope, frame, variable, kind)
         first, more = starts(scope, frame, variable, kind)
+        if extent <= 0:
+            return ()
         if extent == 1 and not limits and not first:
             return inside(scope.fix(name, variable, 0))
         if kind is LoopKind.VECTOR:
@@ -190,7 +192,8 @@ class _Lowering:
         bounds = {**frame.bounds, variable: Bound(extent, kind)}
         opened = replace(scope.put(replace(frame, bounds=bounds)), known=known)
         opened = replace(opened, opened=scope.opened | {variable})
-        return (For(variable, extent, limits, kind, inside(opened), first),)
+        body = inside(opened)
+        return (For(variable, extent, limits, kind, body, first),) if body else ()
 
     def _open_fused(self, scope: Scope, frame: Frame, loop: str, inside: Leaf) -> tuple[Stmt, ...]:
         """A fused loop, and the variables it was fused from recovered by division."""

@@ -12,12 +12,11 @@ tile of the outer loops, so that each block's share of an operand stays in the f
 """
 
 from dataclasses import dataclass
-from enum import StrEnum
 from itertools import product
 from math import prod
 
-from tunesmith.ir.expr import Within, loads, walk
-from tunesmith.ir.program import Program, Stage
+from tunesmith.ir.expr import loads
+from tunesmith.ir.program import Stage
 from tunesmith.schedule import (
     PREPARE,
     ROOT,
@@ -41,26 +40,17 @@ from tunesmith.search.analysis import (
     flat_stride,
     is_constant,
     is_expensive,
-    is_guarded,
     lane_axis,
-    reads_pointwise,
     shared_axes,
 )
 from tunesmith.search.draft import Draft
 from tunesmith.search.rules.base import Hardware, sizes, thinned
+from tunesmith.search.rules.operands import Place, anchor_of, packable, padded, places
 from tunesmith.search.rules.vectors import lane_choices, vectorize_last
 
 __all__ = ["MultiLevelTiling"]
 
 _PEEL, _OVERLAP, _MASK = 0, 1, 2
-
-
-class Place(StrEnum):
-    """Where the elementwise operands of a reduction are computed; the value is a label."""
-
-    BEFORE = ""
-    SLICED = " sliced"
-    ABSENT = " unpadded"  # what is zero there is left out of the sum
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +79,9 @@ class MultiLevelTiling:
     longest_block: int = 640
 
     def apply(self, draft: Draft, stage: str, hardware: Hardware, most: int) -> list[Draft]:
-        anchor = self._anchor(draft, stage)
-        if anchor is None:
-            return []
-        lane = lane_axis(draft.program, draft.stage(anchor), _packable(draft.program, draft.stage(anchor)))
-        if lane is None:
+        anchor = anchor_of(draft, stage, self._lane)
+        lane = anchor and self._lane(draft, anchor)
+        if anchor is None or lane is None:
             return []
         out = []
         for variant in thinned(self._variants(draft, anchor, lane), most):
@@ -103,21 +91,11 @@ class MultiLevelTiling:
                 continue
         return out
 
-    def _anchor(self, draft: Draft, stage: str) -> str | None:
-        """The reduction: the stage itself, or what an elementwise stage reads at its own index alone."""
-        s = draft.stage(stage)
-        if s.reducer is not None:
-            return stage
-        for name in s.reads:
-            producer = draft.program.stage_by_name.get(name)
-            if producer is None or producer.reducer is None or name in draft.done:
-                continue
-            alone = draft.program.consumers(name) == (s,) and name not in draft.program.outputs
-            if not alone or not reads_pointwise(s, producer):
-                continue
-            if lane_axis(draft.program, producer, _packable(draft.program, producer)) is not None:
-                return name
-        return None
+    def _lane(self, draft: Draft, name: str) -> str | None:
+        stage = draft.stage(name)
+        if stage.reducer is None:
+            return None
+        return lane_axis(draft.program, stage, packable(draft.program, stage))
 
     def _variants(self, draft: Draft, name: str, lane: str) -> list[_Variant]:
         program, anchor = draft.program, draft.stage(name)
@@ -125,25 +103,25 @@ class MultiLevelTiling:
         may: list[tuple[str, str]] = []
         for load in loads(anchor.body):
             stride = flat_stride(program, load, lane)
-            if load.tensor not in _packable(program, anchor) or not stride:
+            if load.tensor not in packable(program, anchor) or not stride:
                 continue
             where = PREPARE if is_constant(program, load.tensor) else ROOT
             (may if stride == 1 else must).append((load.tensor, where))
         packs = [tuple(must)] if not may else [tuple(must), (*must, *may)]
         tiled_rows = len([a for a in anchor.axes if a.extent > 1]) > 1
         orders = list(product((True, False), repeat=2)) if tiled_rows else [(True, True)]
-        places = _places(draft, name)
+        stands = places(draft, name)
         plain = [
             _Variant(outer, middle, tuple(dict.fromkeys(packed)), place)
             for packed in packs
             for outer, middle in orders
-            for place in places
+            for place in stands
         ]
         blocked = [
             _Variant(outer, middle, tuple(dict.fromkeys(packs[-1])), place, chunk)
             for chunk in self._chunks(anchor)
             for outer, middle in orders
-            for place in places[:1]
+            for place in stands[:1]
         ]
         return plain + blocked
 
@@ -161,7 +139,7 @@ class MultiLevelTiling:
         self, draft: Draft, root: str, anchor: str, lane: str, variant: _Variant, hardware: Hardware
     ) -> Draft:
         if variant.producers is Place.ABSENT:
-            draft = draft.do(*(Inline(n) for n in _padded(draft, anchor)))
+            draft = draft.do(*(Inline(n) for n in padded(draft, anchor)))
         if root == anchor:
             draft = draft.do(CacheWrite(root))
             anchor = f"{root}.acc"
@@ -204,42 +182,6 @@ class MultiLevelTiling:
         if not sliced:
             raise IllegalStep(anchor, "no operand can be sliced")
         return draft
-
-
-def _padded(draft: Draft, anchor: str) -> list[str]:
-    """Operands with padding whose terms the reduction can leave out."""
-    out = []
-    for name in draft.stage(anchor).reads:
-        producer = draft.program.stage_by_name.get(name)
-        if producer is None or not is_guarded(producer) or is_expensive(producer):
-            continue
-        try:
-            inlined = draft.do(Inline(name)).stage(anchor)
-        except IllegalStep:
-            continue
-        if not any(isinstance(e, Within) for e in walk(inlined.terms[1])):
-            out.append(name)
-    return out
-
-
-def _places(draft: Draft, anchor: str) -> tuple[Place, ...]:
-    if not any(n in draft.program.stage_by_name for n in draft.stage(anchor).reads):
-        return (Place.BEFORE,)
-    absent = (Place.ABSENT,) if _padded(draft, anchor) else ()
-    return (*absent, Place.SLICED, Place.BEFORE)
-
-
-def _packable(program: Program, stage: Stage) -> frozenset[str]:
-    """Operands worth copying: inputs read at one index, again and again, or known before the run."""
-    out = set()
-    for tensor in stage.reads:
-        reads = {x.index for x in loads(stage.body) if x.tensor == tensor}
-        names = {n for index in reads for i in index for n in i.names}
-        reused = any(a.extent > 1 and a.name not in names for a in stage.axes)
-        is_input = any(t.name == tensor for t in program.inputs)
-        if is_input and len(reads) == 1 and (reused or is_constant(program, tensor)):
-            out.add(tensor)
-    return frozenset(out)
 
 
 class _Tiles:

@@ -1,0 +1,86 @@
+"""Known good schedules of reductions are in the space, and what they become."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from tunesmith.frontend import operator
+from tunesmith.ir import Program, evaluate, run_nest
+from tunesmith.records import Peaks, Target
+from tunesmith.schedule import Inline, Pack, RFactor, Schedule, Sketch, Split, Step, lower
+from tunesmith.search import derive
+
+PEAKS = Peaks(100.0, 50.0, 200.0, 100.0, 60.0, 20.0)
+AVX2 = Target(
+    "x86_64-linux-gnu", "znver3", "+avx2,+fma", "test", 2, 1, 1 << 15, 1 << 19, 1 << 25, 64, 32, 16, PEAKS
+)
+Golden = Callable[[str, str], None]
+
+
+def reach(program: Program, sketch_has: Callable[[Sketch], bool], **knobs: int) -> Schedule:
+    """The schedule of the first such sketch with these knobs; every other knob has its least value."""
+    sketch = next(s for s in derive(program, AVX2).sketches if sketch_has(s))
+    wanted = {k.replace("_", "."): v for k, v in knobs.items()}
+    row = [k.values.index(wanted.pop(k.name, k.values[0])) for k in sketch.knobs]
+    assert not wanted, f"no knobs {wanted} among {[k.name for k in sketch.knobs]}"
+    return sketch.decode(row)
+
+
+def check(program: Program, schedule: Schedule) -> str:
+    """The nest's text, after a check that it computes the program."""
+    nest = lower(program, schedule)
+    rng = np.random.default_rng(0)
+    inputs = {t.name: rng.standard_normal(t.shape).astype(t.dtype.numpy) for t in program.inputs}
+    found = run_nest(nest, inputs)
+    for name, expected in evaluate(program, inputs).items():
+        np.testing.assert_allclose(found[name], expected, rtol=1e-3, atol=1e-4)
+    return str(nest)
+
+
+def starts_with(step: Step) -> Callable[[Sketch], bool]:
+    return lambda sketch: sketch.steps[0] == step
+
+
+def test_a_convolution_of_seven_by_seven_goes_by_four_and_three_without_padding() -> None:
+    program = operator("conv2d(h=7,w=7,ci=8,co=48,k=3,pad=1)")
+    schedule = reach(program, starts_with(Inline("p")), y_v_reg=4, y_v_mid=2, y_lanes=8, y_vectors=3)
+    assert Split("y", "v", (2, 4)) in schedule.steps
+    text = check(program, schedule)
+    assert "max(0, -y." in text, "the window starts where there is something"
+    assert "unroll y.acc.v in 3" in text, "the last three columns have code of their own"
+
+
+def test_blocks_of_a_reduction_have_no_guards_where_the_last_tile_is_wider_than_the_result() -> None:
+    program = operator("conv2d(h=7,w=7,ci=64,co=40,k=3,pad=1)")
+
+    def blocked(s: Sketch) -> bool:
+        return s.steps[0] == Inline("p") and any(isinstance(x, RFactor) for x in s.steps)
+
+    schedule = reach(program, blocked, y_v_reg=4, y_v_mid=2, y_lanes=8, y_vectors=3, y_o_tail=2)
+    guards = [line for line in check(program, schedule).splitlines() if "if " in line]
+    assert guards and not any("y.acc.o" in g or "y.acc.rf.o" in g for g in guards)
+
+
+def test_depthwise_windows_are_unrolled_over_their_columns() -> None:
+    program = operator("depthwise_conv2d(h=9,w=9,c=16,k=3,pad=1)")
+    check(program, reach(program, starts_with(Inline("p")), y_v_reg=4, y_lanes=8, y_s_unroll=3, y_r_unroll=3))
+
+
+@pytest.mark.parametrize(
+    "text", ["conv2d_transpose(h=4,w=4,ci=16,co=3)", "conv2d(h=5,w=5,ci=24,co=2,k=3,pad=1)"]
+)
+def test_few_channels_put_the_lanes_along_the_reduction(text: str, golden: Golden) -> None:
+    program = operator(text)
+    sketches = derive(program, AVX2).sketches
+    assert sketches and all(any(isinstance(x, RFactor) for x in s.steps) for s in sketches)
+    schedule = reach(program, starts_with(Inline("p")), y_v_reg=2, y_o_reg=2)
+    assert any(isinstance(s, Pack) and s.tensor == "w" for s in schedule.steps)
+    nest = check(program, schedule)
+    if text.startswith("conv2d("):
+        golden("dot_products", nest)
+
+
+def test_matrix_times_vector_takes_several_rows_at_once() -> None:
+    program = operator("gemv(40,64)")
+    check(program, reach(program, lambda s: "dots" in s.name, y_i_reg=8, y_k_unroll=2))
