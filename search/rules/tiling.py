@@ -217,7 +217,10 @@ class _Tiles:
         budget = hw.registers - 2
         knobs: list[str] = []
         for axis in self.rows:
-            d, reg = d.hole(f"{root}.{axis.name}.reg", tuple(range(1, min(budget, axis.extent) + 1)))
+            most = min(budget, axis.extent)
+            if variant.producers is Place.ABSENT and axis is not self.rows[-1]:
+                most = 1  # the versions for edges in two directions and for their corners multiply
+            d, reg = d.hole(f"{root}.{axis.name}.reg", tuple(range(1, most + 1)))
             d, mid = d.hole(f"{root}.{axis.name}.mid", sizes(axis.extent, self.rule.middle_most))
             d, tail = d.hole(f"{root}.{axis.name}.tail", (_PEEL, _OVERLAP))
             d = d.do(Split(root, axis.name, (mid, reg), tail))
