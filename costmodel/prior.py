@@ -211,7 +211,7 @@ def _operands(
                 mine = mine * (vectors if loop.kind is LoopKind.VECTOR else loop.extent)
         is_vector = any(x.kind is LoopKind.VECTOR and _moves(access, x) for x in static)
         held = held + (np.where(mine < registers, mine, 0.0) if is_vector else 0.0)
-        held = held + _sliding(shape, access, static, ones)
+        held = held + np.where(mine < registers, _sliding(shape, access, static, ones), 0.0)
     return held
 
 

@@ -123,6 +123,8 @@ def settle(
             continue
         inner = [n for n in condition.form.names if n not in scope.opened]
         outer = [n for n in condition.form.names if n in scope.opened]
+        if condition.term and not inner and outer and not has_vector(outer, bounds):
+            return _guard(scope, name, condition, again)
         if not inner or not all_static(inner, bounds) or _is_masked(condition, inner, bounds):
             continue
         if has_vector(outer, bounds):  # one answer a lane: a mask, later
@@ -130,7 +132,7 @@ def settle(
         if condition.tail is Tail.OVERLAP and _may_overlap(state, scope, name, condition, rest):
             return _overlap(scope, name, condition, again)
         stmts = _specialise(scope, name, condition, again)
-        if stmts is None and condition.term:
+        if stmts is None and condition.term and not _waits(state, scope, name, inner):
             stmts = _at_edges(scope, name, condition, again)
         if stmts is not None:
             return stmts
@@ -155,6 +157,20 @@ def _specialise(scope: Scope, name: str, condition: Condition, again: Leaf) -> t
         return _unless_known(scope, outer, again(whole))
     part = _resolve(scope, name, condition, outer + (1 - left), constant(left - 1) + inner)
     return (If((outer + low,), again(whole), _unless_known(scope, outer, again(part))),)
+
+
+def _guard(scope: Scope, name: str, condition: Condition, again: Leaf) -> tuple[Stmt, ...]:
+    """What is inside, if there are terms."""
+    form = condition.form
+    return (If((form,), again(_resolve(scope, name, condition, form, None))),)
+
+
+def _waits(state: State, scope: Scope, name: str, inner: list[str]) -> bool:
+    """Whether a condition is decided by unrolled reduce loops alone: a guard around each of their steps costs
+    less than versions of all of them."""
+    frame = scope.frames[name]
+    tile = [n for n in inner if frame.bounds[n].extent > 1]
+    return all(state.is_reduce_loop(frame.stage, n.removeprefix(f"{name}.")) for n in tile)
 
 
 def _at_edges(scope: Scope, name: str, condition: Condition, again: Leaf) -> tuple[Stmt, ...] | None:
