@@ -1,9 +1,11 @@
 """What the structure of a program says about how a stage can run."""
 
+from tunesmith.ir.affine import var
 from tunesmith.ir.expr import Load, Reducer, Unary, Within, loads, walk
 from tunesmith.ir.program import Program, Stage
 
 __all__ = [
+    "batch_axis",
     "flat_stride",
     "has_reuse",
     "is_constant",
@@ -14,6 +16,28 @@ __all__ = [
     "reduces_contiguously",
     "shared_axes",
 ]
+
+
+def batch_axis(program: Program) -> str | None:
+    """The first axis of the result, if all that several products on the way compute is needed slice by slice
+    along it: then a slice of everything can stay in a cache."""
+    *before, last = program.stages
+    axis = next((a.name for a in last.axes if a.extent > 1), None)
+    if axis is None or program.outputs != (last.name,) or sum(map(has_reuse, program.stages)) < 2:
+        return None
+    along = {last.name: axis}
+    for stage in reversed(before):
+        index = [
+            (along[c.name], load.index)
+            for c in program.consumers(stage.name)
+            for load in loads(c.body)
+            if load.tensor == stage.name
+        ]
+        mine = [a.name for d, a in enumerate(stage.axes) if all(i[d] == var(axis) for axis, i in index)]
+        if not mine:
+            return None
+        along[stage.name] = mine[0]
+    return axis
 
 
 def flat_stride(program: Program, load: Load, axis: str) -> int:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from tunesmith.ir.program import Program, Stage
-from tunesmith.schedule import Ceiling, Hole, Knob, Sketch, State, Step
+from tunesmith.schedule import Ceiling, ComputeAt, Hole, Knob, Sketch, State, Step
 from tunesmith.schedule.state import apply
 
 __all__ = ["Draft"]
@@ -13,7 +13,8 @@ __all__ = ["Draft"]
 class Draft:
     """Steps so far with the state they lead to. ``done`` names stages that need no further rule.
 
-    ``rows`` maps the root stage of a row group to the loop inside which a row is computed.
+    ``batch``: the (stage, loop) inside which everything is computed, one slice after another; None: stage
+    after stage.
     """
 
     state: State
@@ -22,6 +23,7 @@ class Draft:
     knobs: tuple[Knob, ...] = ()
     ceilings: tuple[Ceiling, ...] = ()
     done: frozenset[str] = frozenset()
+    batch: tuple[str, str] | None = None
 
     @property
     def program(self) -> Program:
@@ -43,6 +45,13 @@ class Draft:
 
     def cap(self, knobs: tuple[str, ...], bound: int) -> "Draft":
         return replace(self, ceilings=(*self.ceilings, Ceiling(knobs, bound)))
+
+    def slice(self, stage: str) -> "Draft":
+        """The stage computed inside the batch, if there is one and it is not somewhere else already."""
+        at_root = stage in self.state.plans and self.state.plans[stage].at is None
+        if self.batch is None or stage == self.batch[0] or not at_root:
+            return self
+        return self.do(ComputeAt(stage, *self.batch))
 
     def finish(self, *stages: str, label: str = "") -> "Draft":
         name = f"{self.name} {label}".strip() if label else self.name

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from tunesmith.ir.program import Program
 from tunesmith.records import Target
 from tunesmith.schedule import IllegalStep, Schedule, Sketch, replay
+from tunesmith.search.analysis import batch_axis
 from tunesmith.search.draft import Draft
 from tunesmith.search.rules import DEFAULT_RULES, Hardware, Rule
 from tunesmith.search.rules.base import thinned
@@ -38,7 +39,11 @@ def derive(program: Program, target: Target, rules: Sequence[Rule] = DEFAULT_RUL
     """
     hardware = Hardware.of(target, program.stages[-1].dtype)
     disabled: dict[str, str] = {}
-    drafts = [Draft(replay(program, Schedule()))]
+    start = Draft(replay(program, Schedule()))
+    drafts = [start]
+    axis = batch_axis(program) if hardware.threads == 1 else None
+    if axis is not None:
+        drafts.append(replace(start, name="sliced whole", batch=(program.stages[-1].name, axis)))
     finished: list[Draft] = []
     while drafts:
         following: list[Draft] = []
@@ -73,8 +78,17 @@ def _decide(
             _log.exception("sketch rule %s failed and is disabled for this program", rule.name)
             continue
         if drafts:
-            return drafts
-    return [draft.finish(stage)]
+            return [d for d in (_sliced(d, stage) for d in drafts) if d is not None]
+    last = _sliced(draft.finish(stage), stage)
+    return [] if last is None else [last]
+
+
+def _sliced(draft: Draft, stage: str) -> Draft | None:
+    """The draft with a stage inside its batch; None where it cannot be."""
+    try:
+        return draft.slice(stage)
+    except IllegalStep:
+        return None
 
 
 def _named_apart(sketches: list[Sketch]) -> tuple[Sketch, ...]:

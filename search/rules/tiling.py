@@ -156,8 +156,10 @@ class MultiLevelTiling:
             draft = draft.do(ComputeAt(core, root, tiles.innermost))
         draft = tiles.anchor_loops(draft)
         draft = self._producers(draft, root, core, tiles.host, variant, hardware)
+        draft = draft.slice(root)
         for tensor, at in variant.packed:
-            draft = draft.do(Pack(core, tensor, tiles.pack_order(draft, tensor), at))
+            place = ".".join(draft.batch) if draft.batch and at == ROOT else at
+            draft = draft.do(Pack(core, tensor, tiles.pack_order(draft, tensor, place), place))
         return draft.finish(root, anchor, core, label=variant.label)
 
     def _producers(
@@ -319,17 +321,18 @@ class _Tiles:
         d = d.do(*steps, Vectorize(name, f"{lane}.2"))
         return d.do(ComputeAt(self.anchor, name, middle[-1]))
 
-    def pack_order(self, d: Draft, tensor: str) -> tuple[str, ...]:
+    def pack_order(self, d: Draft, tensor: str, place: str) -> tuple[str, ...]:
         """Loops in the order in which the operand is read: those around, outermost first, then its own."""
         load = next(x for x in loads(d.stage(self.anchor).body) if x.tensor == tensor)
         names = {n for i in load.index for n in i.names}
         own = [f"{self.anchor}.{x}" for x in d.state.plans[self.anchor].loops if x.split(".")[0] in names]
-        return (*self._around(d, self.anchor, names), *own)
+        around = self._around(d, self.anchor, names)
+        return (*(around[around.index(place) + 1 :] if place in around else around), *own)
 
     def _around(self, d: Draft, stage: str, names: set[str]) -> list[str]:
         """Loops that a stage is computed inside and an operand with these axes is read along."""
         at = d.state.plans[stage].at
-        if at is None:
+        if at is None or at == d.batch:
             return []
         host, loop = at
         plan = d.state.plans[host]

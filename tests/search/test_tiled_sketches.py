@@ -84,3 +84,16 @@ def test_few_channels_put_the_lanes_along_the_reduction(text: str, golden: Golde
 def test_matrix_times_vector_takes_several_rows_at_once() -> None:
     program = operator("gemv(40,64)")
     check(program, reach(program, lambda s: "dots" in s.name, y_i_reg=8, y_k_unroll=2))
+
+
+def test_chains_of_products_are_computed_slice_by_slice() -> None:
+    """Attention head by head: nothing as large as the scores of all exists, operands are packed for one."""
+    program = operator("attention(h=3,m=16,d=8)")
+    whole = [s for s in derive(program, AVX2).sketches if "sliced whole" in s.name]
+    assert whole
+    for sketch in whole[::5]:
+        schedule = sketch.decode([0] * len(sketch.knobs))
+        nest = lower(program, schedule)
+        assert [b.name for b in nest.buffers if b.role == "temp"] == []
+        assert all(s.at == "o.h" for s in schedule.steps if isinstance(s, Pack))
+        check(program, schedule)
