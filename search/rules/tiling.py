@@ -74,7 +74,7 @@ class MultiLevelTiling:
     name: str = "multi-level tiling"
     middle_most: int = 128
     whole_unroll: int = 8
-    max_unrolled: int = 256
+    max_unrolled: int = 216
     shortest_block: int = 96
     longest_block: int = 640
 
