@@ -114,28 +114,37 @@ class Values:
         return Value(self._extreme(op, math, x, y), lanes)
 
     def _extreme(self, op: BinaryOp, math: Math, x: str, y: str) -> str:
-        """The larger or smaller; NaN if either is. (LLVM's ``maximum`` orders zeros too, at a price.)"""
-        kept = math.select(math.compare("ogt" if op is BinaryOp.MAX else "olt", x, y), x, y)
-        return math.select(math.compare("uno", x, x), x, kept)
+        """The larger or smaller, any of two zeros; NaN if either is.
+
+        As scalars, LLVM's ``maximum`` takes a branch that is never foreseen.
+        """
+        if not math.lanes:
+            kept = math.select(math.compare("ogt" if op is BinaryOp.MAX else "olt", x, y), x, y)
+            return math.select(math.compare("uno", x, x), x, kept)
+        return math.call("maximum" if op is BinaryOp.MAX else "minimum", x, y, flags="nsz ")
 
     def _extreme_of_lanes(self, op: BinaryOp, value: Value, dtype: DType) -> Value:
         """Halves against each other until one element is left; odd widths lane by lane."""
         name, lanes = value.name, value.lanes
         while lanes > 1 and lanes % 2 == 0:
-            kind, half = vector_type(dtype, lanes), lanes // 2
-            parts = [
-                self.f.emit(
-                    f"shufflevector {kind} {name}, {kind} poison, "
-                    f"<{half} x i32> <{', '.join(f'i32 {i}' for i in range(start, start + half))}>"
-                )
-                for start in (0, half)
-            ]
-            name, lanes = self._extreme(op, Math(self.f, dtype, half), *parts), half
+            half = lanes // 2
+            parts = [self._lanes_from(name, lanes, dtype, start, max(half, 2)) for start in (0, half)]
+            name, lanes = self._extreme(op, Math(self.f, dtype, max(half, 2)), *parts), half
+        if lanes == 1:
+            kind = vector_type(dtype, 2)
+            whole = self.f.emit(f"freeze {kind} {name}")  # keeps LLVM from taking the last step as scalars
+            return Value(self.f.emit(f"extractelement {kind} {whole}, i64 0"))
         kind = vector_type(dtype, lanes)
         one, *others = [self.f.emit(f"extractelement {kind} {name}, i64 {i}") for i in range(lanes)]
         for other in others:
             one = self._extreme(op, Math(self.f, dtype, 0), one, other)
         return Value(one)
+
+    def _lanes_from(self, name: str, lanes: int, dtype: DType, start: int, count: int) -> str:
+        """So many lanes of a vector from one on, going round."""
+        kind = vector_type(dtype, lanes)
+        chosen = ", ".join(f"i32 {(start + i) % lanes}" for i in range(count))
+        return self.f.emit(f"shufflevector {kind} {name}, {kind} poison, <{count} x i32> <{chosen}>")
 
     def _select(self, op: CompareOp, x: Value, y: Value, a: Value, b: Value, *, dtype: DType) -> Value:
         lanes, names = self._even(dtype, x, y, a, b)

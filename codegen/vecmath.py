@@ -113,9 +113,9 @@ class Math:
     def int_binary(self, op: str, a: str, b: str) -> str:
         return self.f.emit(f"{op} {self.int_type} {a}, {b}")
 
-    def call(self, name: str, *args: str) -> str:
+    def call(self, name: str, *args: str, flags: str = "") -> str:
         text = ", ".join(f"{self.type} {a}" for a in args)
-        return self.f.emit(f"call {self.type} @llvm.{name}.{self.suffix}({text})")
+        return self.f.emit(f"call {flags}{self.type} @llvm.{name}.{self.suffix}({text})")
 
     def fma(self, a: str, b: str, c: str) -> str:
         return self.call("fmuladd", a, b, c)

@@ -42,12 +42,12 @@ def _shifted(a: Array, c: float) -> Array:
 
 
 def softmax(a: Array, dim: int, builder: Builder, node: ast.AST) -> Array:
-    """exp(x - max x) / sum of the same, as max, exp, sum and division: exp is taken once an element."""
+    """exp(x - max x) times 1 / sum of the same: exp is taken once an element, the quotient once a row."""
     x = stored(a, "x", builder, node)
     top = reduce(x, [dim], Reducer.MAX, True, "max", builder, node)
     e = stored(_unary(UnaryOp.EXP, _join(BinaryOp.SUB, x, top)), "exp", builder, node)
     total = reduce(e, [dim], Reducer.SUM, True, "sum", builder, node)
-    return _join(BinaryOp.DIV, e, total)
+    return _join(BinaryOp.MUL, e, Array(total.shape, Binary(BinaryOp.DIV, Const(1.0), total.expr)))
 
 
 def layer_norm(a: Array, weights: Sequence[Array], eps: float, builder: Builder, node: ast.AST) -> Array:
