@@ -107,6 +107,8 @@ class Values:
         math = Math(self.f, dtype, lanes)
         if op in _ARITHMETIC:
             return Value(math.binary(_ARITHMETIC[op], x, y), lanes)
+        if op is BinaryOp.POW:
+            return Value(math.power(x, Value(y, lanes, b.literal)), lanes)
         for value, literal in ((x, b.literal), (y, a.literal)):
             if literal is not None and literal == literal:  # one instruction, and NaN still passes
                 bound = math.raise_ if op is BinaryOp.MAX else math.lower

@@ -13,14 +13,15 @@ from numpy.typing import NDArray
 
 from tunesmith.costmodel.machine import Machine
 from tunesmith.costmodel.structure import Access, Array, LoopShape, StageShape
-from tunesmith.ir.expr import Binary, BinaryOp, Expr, Select, Unary, UnaryOp, children
+from tunesmith.ir.expr import Binary, BinaryOp, Const, Expr, Select, Unary, UnaryOp, children
 from tunesmith.ir.loopnest import LoopKind
 
 __all__ = ["StageCost", "stage_cost"]
 
 # Instructions on the arithmetic ports, a vector each.
 _UNARY = {
-    UnaryOp.NEG: 1, UnaryOp.ABS: 1, UnaryOp.SQRT: 10, UnaryOp.RSQRT: 20, UnaryOp.EXP: 22, UnaryOp.LOG: 34,
+    UnaryOp.NEG: 1, UnaryOp.ABS: 1, UnaryOp.SQRT: 10, UnaryOp.RSQRT: 20, UnaryOp.EXP: 18, UnaryOp.EXP2: 16,
+    UnaryOp.LOG: 34, UnaryOp.LOG2: 36, UnaryOp.LOG10: 38, UnaryOp.SIN: 30, UnaryOp.COS: 30,
     UnaryOp.TANH: 34, UnaryOp.SIGMOID: 40, UnaryOp.ERF: 30,
 }  # fmt: skip
 _FMA_LATENCY = 4
@@ -79,6 +80,8 @@ def _operations(e: Expr) -> float:
             own = _UNARY[op]
         case Binary(BinaryOp.DIV, _, _):
             own = 10.0
+        case Binary(BinaryOp.POW, _, b):
+            own = 2.0 if isinstance(b, Const) else 70.0
         case Binary(BinaryOp.ADD, Binary(BinaryOp.MUL, _, _), _) | Binary(
             BinaryOp.ADD, _, Binary(BinaryOp.MUL, _, _)
         ):

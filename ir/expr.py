@@ -48,7 +48,12 @@ class UnaryOp(StrEnum):
     SQRT = "sqrt"
     RSQRT = "rsqrt"
     EXP = "exp"
+    EXP2 = "exp2"
     LOG = "log"
+    LOG2 = "log2"
+    LOG10 = "log10"
+    SIN = "sin"
+    COS = "cos"
     TANH = "tanh"
     SIGMOID = "sigmoid"
     ERF = "erf"
@@ -61,6 +66,7 @@ class BinaryOp(StrEnum):
     DIV = "div"
     MAX = "max"
     MIN = "min"
+    POW = "pow"
 
 
 class CompareOp(StrEnum):

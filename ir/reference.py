@@ -172,7 +172,12 @@ _UNARY: dict[UnaryOp, Callable[[Array], Array]] = {
     UnaryOp.SQRT: np.sqrt,
     UnaryOp.RSQRT: lambda a: 1 / np.sqrt(a),
     UnaryOp.EXP: np.exp,
+    UnaryOp.EXP2: np.exp2,
     UnaryOp.LOG: np.log,
+    UnaryOp.LOG2: np.log2,
+    UnaryOp.LOG10: np.log10,
+    UnaryOp.SIN: np.sin,
+    UnaryOp.COS: np.cos,
     UnaryOp.TANH: np.tanh,
     UnaryOp.SIGMOID: lambda a: 1 / (1 + np.exp(-a)),
     UnaryOp.ERF: erf,
@@ -185,6 +190,7 @@ _BINARY: dict[BinaryOp, Callable[[Array, Array], Array]] = {
     BinaryOp.DIV: np.divide,
     BinaryOp.MAX: np.maximum,
     BinaryOp.MIN: np.minimum,
+    BinaryOp.POW: np.power,
 }
 
 _COMPARE: dict[CompareOp, Callable[[Array, Array], Array]] = {

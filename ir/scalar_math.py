@@ -15,10 +15,36 @@ def _exp(x: float) -> float:
         return math.inf
 
 
-def _log(x: float) -> float:
-    if x > 0 or x != x:
-        return math.log(x)
-    return -math.inf if x == 0 else math.nan
+def _exp2(x: float) -> float:
+    try:
+        return math.exp2(x)
+    except OverflowError:
+        return math.inf
+
+
+def _logarithm(f: Callable[[float], float]) -> Callable[[float], float]:
+    def log(x: float) -> float:
+        if x > 0 or x != x:
+            return f(x)
+        return -math.inf if x == 0 else math.nan
+
+    return log
+
+
+def _finite(f: Callable[[float], float]) -> Callable[[float], float]:
+    return lambda x: math.nan if math.isinf(x) else f(x)
+
+
+def _power(a: float, b: float) -> float:
+    try:
+        return math.pow(a, b)
+    except OverflowError:
+        negative = a < 0 and math.fmod(b, 2) != 0
+        return -math.inf if negative else math.inf
+    except ValueError:  # a negative number to a fraction, or zero to a negative number
+        if a:
+            return math.nan
+        return math.copysign(math.inf, a) if abs(math.fmod(b, 2)) == 1 else math.inf
 
 
 def _sqrt(x: float) -> float:
@@ -47,7 +73,12 @@ UNARY: dict[UnaryOp, Callable[[float], float]] = {
     UnaryOp.SQRT: _sqrt,
     UnaryOp.RSQRT: lambda x: _divide(1.0, _sqrt(x)),
     UnaryOp.EXP: _exp,
-    UnaryOp.LOG: _log,
+    UnaryOp.EXP2: _exp2,
+    UnaryOp.LOG: _logarithm(math.log),
+    UnaryOp.LOG2: _logarithm(math.log2),
+    UnaryOp.LOG10: _logarithm(math.log10),
+    UnaryOp.SIN: _finite(math.sin),
+    UnaryOp.COS: _finite(math.cos),
     UnaryOp.TANH: math.tanh,
     UnaryOp.SIGMOID: lambda x: 1 / (1 + _exp(-x)),
     UnaryOp.ERF: math.erf,
@@ -60,6 +91,7 @@ BINARY: dict[BinaryOp, Callable[[float, float], float]] = {
     BinaryOp.DIV: _divide,
     BinaryOp.MAX: _max,
     BinaryOp.MIN: _min,
+    BinaryOp.POW: _power,
 }
 
 COMPARE: dict[CompareOp, Callable[[float, float], bool]] = {

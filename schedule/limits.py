@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from math import prod
 
-from tunesmith.ir.expr import Binary, Expr, Load, Select, Unary, UnaryOp, Within, walk
+from tunesmith.ir.expr import Binary, BinaryOp, Expr, Load, Select, Unary, UnaryOp, Within, walk
 from tunesmith.ir.loopnest import Buffer, LoopKind, Store, Update
 from tunesmith.ir.program import Program
 from tunesmith.schedule.scope import Scope
@@ -91,6 +91,8 @@ def _own(e: Expr, lane: tuple[str, int] | None) -> int:
             return 2 * lane[1] if gathers and lane else 1
         case Unary(op, _):
             return 1 if op in _PLAIN else _ELEMENTARY
+        case Binary(BinaryOp.POW, _, _):
+            return 3 * _ELEMENTARY
         case Binary():
             return 1
         case Select() | Within():

@@ -1,7 +1,7 @@
 """What the structure of a program says about how a stage can run."""
 
 from tunesmith.ir.affine import var
-from tunesmith.ir.expr import Load, Reducer, Unary, Within, loads, walk
+from tunesmith.ir.expr import Binary, BinaryOp, Expr, Load, Reducer, Unary, Within, loads, walk
 from tunesmith.ir.program import Program, Stage
 
 __all__ = [
@@ -72,7 +72,12 @@ def is_constant(program: Program, tensor: str) -> bool:
 
 def is_expensive(stage: Stage) -> bool:
     """Whether recomputing the body costs more than reading a stored value."""
-    return any(isinstance(n, Unary) for n in walk(stage.body)) or sum(1 for _ in walk(stage.body)) > 24
+    nodes = list(walk(stage.body))
+    return len(nodes) > 24 or any(isinstance(n, Unary) or _is_power(n) for n in nodes)
+
+
+def _is_power(e: Expr) -> bool:
+    return isinstance(e, Binary) and e.op is BinaryOp.POW
 
 
 def is_guarded(stage: Stage) -> bool:

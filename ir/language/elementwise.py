@@ -20,6 +20,7 @@ _ARITHMETIC: dict[type[ast.operator], BinaryOp] = {
     ast.Sub: BinaryOp.SUB,
     ast.Mult: BinaryOp.MUL,
     ast.Div: BinaryOp.DIV,
+    ast.Pow: BinaryOp.POW,
 }
 
 COMPARE: dict[type[ast.cmpop], CompareOp] = {
@@ -36,7 +37,6 @@ _NAMED_NUMBERS = {"inf": float("inf"), "nan": float("nan")}
 _OPERATORS: dict[type[ast.AST], str] = {
     ast.FloorDiv: "//",
     ast.Mod: "%",
-    ast.Pow: "**",
     ast.MatMult: "@",
     ast.LShift: "<<",
     ast.RShift: ">>",

@@ -58,6 +58,8 @@ BINARY: dict[str, Callable[[Expr, Expr], Expr]] = {
     "maximum": _binary(BinaryOp.MAX),
     "min": _binary(BinaryOp.MIN),
     "minimum": _binary(BinaryOp.MIN),
+    "pow": _binary(BinaryOp.POW),
+    "power": _binary(BinaryOp.POW),
 }
 
 REDUCERS: dict[str, Reducer] = {
