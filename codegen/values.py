@@ -32,6 +32,8 @@ _JOIN = {
     Reducer.SUM: BinaryOp.ADD, Reducer.PROD: BinaryOp.MUL,
     Reducer.MAX: BinaryOp.MAX, Reducer.MIN: BinaryOp.MIN,
 }  # fmt: skip
+_EXTREME = {BinaryOp.MAX: Reducer.MAX, BinaryOp.MIN: Reducer.MIN}
+_QUIET = {Reducer.FMAX: "ogt", Reducer.FMIN: "olt"}
 _ACROSS_LANES = {Reducer.SUM: "fadd", Reducer.PROD: "fmul"}
 
 
@@ -73,7 +75,10 @@ class Values:
         return self.join(reducer, old, self.expression(e, dtype), dtype)
 
     def join(self, reducer: Reducer, old: Value, new: Value, dtype: DType) -> Value:
-        return self._binary(_JOIN[reducer], old, new, dtype)
+        if reducer not in _QUIET:
+            return self._binary(_JOIN[reducer], old, new, dtype)
+        lanes, names = self._even(dtype, old, new)
+        return Value(self._extreme(reducer, Math(self.f, dtype, lanes), *names), lanes)
 
     def across_lanes(self, reducer: Reducer, e: Expr, dtype: DType) -> Value:
         """The values of all lanes that are on, joined to a scalar."""
@@ -84,8 +89,10 @@ class Values:
             neutral = self.f.float_constant(reducer.identity, dtype, lanes)
             on = Math(self.f, dtype, lanes).select(self.at.mask, value.name, neutral.name)
             value = Value(on, lanes)
-        if reducer in (Reducer.MAX, Reducer.MIN):
-            return self._extreme_of_lanes(_JOIN[reducer], value, dtype)
+        if reducer in _QUIET:
+            value = self.join(reducer, self.f.float_constant(reducer.identity, dtype), value, dtype)
+        if reducer not in _ACROSS_LANES:
+            return self._extreme_of_lanes(reducer, value, dtype)
         kind, element = vector_type(dtype, lanes), scalar_type(dtype)
         name = f"@llvm.vector.reduce.{_ACROSS_LANES[reducer]}.v{lanes}f{dtype.bits}"
         start = self.f.float_constant(reducer.identity, dtype).name
@@ -113,25 +120,27 @@ class Values:
             if literal is not None and literal == literal:  # one instruction, and NaN still passes
                 bound = math.raise_ if op is BinaryOp.MAX else math.lower
                 return Value(bound(value, literal), lanes)
-        return Value(self._extreme(op, math, x, y), lanes)
+        return Value(self._extreme(_EXTREME[op], math, x, y), lanes)
 
-    def _extreme(self, op: BinaryOp, math: Math, x: str, y: str) -> str:
-        """The larger or smaller, any of two zeros; NaN if either is.
+    def _extreme(self, reducer: Reducer, math: Math, x: str, y: str) -> str:
+        """The larger or smaller, any of two zeros; NaN if either is, or else y only: x is no NaN then.
 
         As scalars, LLVM's ``maximum`` takes a branch that is never foreseen.
         """
+        if reducer in _QUIET:
+            return math.select(math.compare(_QUIET[reducer], y, x), y, x)
         if not math.lanes:
-            kept = math.select(math.compare("ogt" if op is BinaryOp.MAX else "olt", x, y), x, y)
+            kept = math.select(math.compare("ogt" if reducer is Reducer.MAX else "olt", x, y), x, y)
             return math.select(math.compare("uno", x, x), x, kept)
-        return math.call("maximum" if op is BinaryOp.MAX else "minimum", x, y, flags="nsz ")
+        return math.call("maximum" if reducer is Reducer.MAX else "minimum", x, y, flags="nsz ")
 
-    def _extreme_of_lanes(self, op: BinaryOp, value: Value, dtype: DType) -> Value:
+    def _extreme_of_lanes(self, reducer: Reducer, value: Value, dtype: DType) -> Value:
         """Halves against each other until one element is left; odd widths lane by lane."""
         name, lanes = value.name, value.lanes
         while lanes > 1 and lanes % 2 == 0:
             half = lanes // 2
             parts = [self._lanes_from(name, lanes, dtype, start, max(half, 2)) for start in (0, half)]
-            name, lanes = self._extreme(op, Math(self.f, dtype, max(half, 2)), *parts), half
+            name, lanes = self._extreme(reducer, Math(self.f, dtype, max(half, 2)), *parts), half
         if lanes == 1:
             kind = vector_type(dtype, 2)
             whole = self.f.emit(f"freeze {kind} {name}")  # keeps LLVM from taking the last step as scalars
@@ -139,7 +148,7 @@ class Values:
         kind = vector_type(dtype, lanes)
         one, *others = [self.f.emit(f"extractelement {kind} {name}, i64 {i}") for i in range(lanes)]
         for other in others:
-            one = self._extreme(op, Math(self.f, dtype, 0), one, other)
+            one = self._extreme(reducer, Math(self.f, dtype, 0), one, other)
         return Value(one)
 
     def _lanes_from(self, name: str, lanes: int, dtype: DType, start: int, count: int) -> str:

@@ -13,6 +13,7 @@ Nodes are frozen and compared by value. All values in a stage have the stage's c
 Functions of the language that are not listed (relu, gelu, softmax …) are written with these nodes.
 """
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -79,11 +80,14 @@ class CompareOp(StrEnum):
 
 
 class Reducer(StrEnum):
-    """How values of the reduce axes are joined. ``max`` and ``min`` propagate NaN, as NumPy does."""
+    """How values of the reduce axes are joined. ``max`` and ``min`` propagate NaN, ``fmax`` and ``fmin`` pass
+    over it, as NumPy does; of nothing but NaN the latter make their identities."""
 
     SUM = "sum"
     MAX = "max"
     MIN = "min"
+    FMAX = "fmax"
+    FMIN = "fmin"
     PROD = "prod"
 
     @property
@@ -91,7 +95,10 @@ class Reducer(StrEnum):
         return _IDENTITY[self]
 
 
-_IDENTITY = {Reducer.SUM: 0.0, Reducer.MAX: float("-inf"), Reducer.MIN: float("inf"), Reducer.PROD: 1.0}
+_IDENTITY = {
+    Reducer.SUM: 0.0, Reducer.PROD: 1.0, Reducer.MAX: -math.inf, Reducer.MIN: math.inf,
+    Reducer.FMAX: -math.inf, Reducer.FMIN: math.inf,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

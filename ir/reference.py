@@ -164,6 +164,8 @@ _REDUCE: dict[Reducer, np.ufunc] = {
     Reducer.PROD: np.multiply,
     Reducer.MAX: np.maximum,
     Reducer.MIN: np.minimum,
+    Reducer.FMAX: np.fmax,
+    Reducer.FMIN: np.fmin,
 }
 
 _UNARY: dict[UnaryOp, Callable[[Array], Array]] = {

@@ -67,6 +67,14 @@ def _min(a: float, b: float) -> float:
     return a if a <= b or a != a else b
 
 
+def _fmax(a: float, b: float) -> float:
+    return a if a >= b or b != b else b
+
+
+def _fmin(a: float, b: float) -> float:
+    return a if a <= b or b != b else b
+
+
 UNARY: dict[UnaryOp, Callable[[float], float]] = {
     UnaryOp.NEG: lambda x: -x,
     UnaryOp.ABS: abs,
@@ -108,4 +116,6 @@ REDUCE: dict[Reducer, Callable[[float, float], float]] = {
     Reducer.PROD: BINARY[BinaryOp.MUL],
     Reducer.MAX: _max,
     Reducer.MIN: _min,
+    Reducer.FMAX: _fmax,
+    Reducer.FMIN: _fmin,
 }

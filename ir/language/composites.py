@@ -42,9 +42,12 @@ def _shifted(a: Array, c: float) -> Array:
 
 
 def softmax(a: Array, dim: int, builder: Builder, node: ast.AST) -> Array:
-    """exp(x - max x) times 1 / sum of the same: exp is taken once an element, the quotient once a row."""
+    """exp(x - max x) times 1 / sum of the same: exp is taken once an element, the quotient once a row.
+
+    The maximum may pass over NaN, since the sum does not.
+    """
     x = stored(a, "x", builder, node)
-    top = reduce(x, [dim], Reducer.MAX, True, "max", builder, node)
+    top = reduce(x, [dim], Reducer.FMAX, True, "max", builder, node)
     e = stored(_unary(UnaryOp.EXP, _join(BinaryOp.SUB, x, top)), "exp", builder, node)
     total = reduce(e, [dim], Reducer.SUM, True, "sum", builder, node)
     return _join(BinaryOp.MUL, e, Array(total.shape, Binary(BinaryOp.DIV, Const(1.0), total.expr)))

@@ -1,6 +1,7 @@
 """Vectorizing along the last axis: what elementwise stages at any place share."""
 
 from tunesmith.schedule import Hole, Split, Step, Unroll, Vectorize
+from tunesmith.search.analysis import is_expensive
 from tunesmith.search.draft import Draft
 from tunesmith.search.rules.base import Hardware
 
@@ -22,17 +23,23 @@ def lane_choices(extent: int, native: int) -> tuple[int, ...]:
 
 
 def vectorize_last(draft: Draft, stage: str, hardware: Hardware, unroll: bool = True) -> Draft:
-    """Split a stage's last axis into a loop, unrolled vectors (a knob, if ``unroll``) and lanes."""
+    """Split a stage's last axis into a loop, unrolled vectors (a knob, if ``unroll``) and lanes.
+
+    Functions may take two vectors at once: one branch then serves both.
+    """
     axis = draft.stage(stage).axes[-1]
     if axis.extent == 1:
         return draft
-    lanes = lane_choices(axis.extent, hardware.lanes)[-1]
+    native = lane_choices(axis.extent, hardware.lanes)[-1]
     draft, tail = draft.hole(f"{stage}.tail", (_PEEL, _OVERLAP))
+    lanes: int | Hole = native
+    if is_expensive(draft.stage(stage)) and 2 * native <= axis.extent:
+        draft, lanes = draft.hole(f"{stage}.lanes", (native, 2 * native))
     factors: tuple[int | Hole, ...] = (lanes,)
     vectorized = f"{axis.name}.1"
     steps: list[Step] = []
     if unroll:
-        most = max(1, axis.extent // lanes)
+        most = max(1, axis.extent // native)
         draft, hole = draft.hole(f"{stage}.unroll", tuple(u for u in (1, 2, 4, 8) if u <= most))
         factors, vectorized = (hole, lanes), f"{axis.name}.2"
         steps.append(Unroll(stage, f"{axis.name}.1"))

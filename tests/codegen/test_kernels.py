@@ -305,3 +305,19 @@ def test_loops_start_where_they_are_told_to(start: int) -> None:
     )
     result = compiled(LoopNest("f", (x, y), (), body))(x=np.arange(1, 11, dtype=np.float32))
     np.testing.assert_array_equal(result, [i + 1 if max(start, 0) <= i < 5 else 0 for i in range(10)])
+
+
+@pytest.mark.parametrize("lanes", [1, 2, 3, 8])
+@pytest.mark.parametrize("reducer", ["max", "min", "fmax", "fmin"])
+def test_extremes_with_and_without_nan(reducer: str, lanes: int) -> None:
+    """Across lanes and one after another, with NaN anywhere: NumPy's answer."""
+    text = f"def f(x: f32[20, 24]):\n  y[i] = {reducer}(x[i, k], k)\n  return y\n"
+    x = np.random.default_rng(0).standard_normal((20, 24)).astype(np.float32)
+    for row in range(12):
+        x[row, row * 2] = np.nan
+    x[12:16, 3], x[13, 4], x[19] = np.inf, -np.inf, np.nan
+    steps = (Split("y", "k", (lanes,)), Vectorize("y", "k.1")) if lanes > 1 else ()
+    found = compiled(nest_of(text, *steps)[1])(x=x)
+    identity = np.float32(-np.inf if "max" in reducer else np.inf)
+    ufunc = {"max": np.maximum, "min": np.minimum, "fmax": np.fmax, "fmin": np.fmin}[reducer]
+    np.testing.assert_array_equal(found, ufunc(ufunc.reduce(x, axis=1), identity))
