@@ -41,7 +41,7 @@ class Tensor:
         return size
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Stage:
     """``dtype`` is the storage type of the result, ``accumulate`` the type of the running reduction."""
 
@@ -65,7 +65,7 @@ class Stage:
     def tensor(self) -> Tensor:
         return Tensor(self.name, self.shape, self.dtype)
 
-    @property
+    @cached_property
     def reads(self) -> tuple[str, ...]:
         """Names of the tensors it loads, each once, in order of appearance."""
         return tuple(dict.fromkeys(load.tensor for load in loads(self.body)))
@@ -100,7 +100,16 @@ class Program:
         return self.stage_by_name[name]
 
     def consumers(self, name: str) -> tuple[Stage, ...]:
-        return tuple(s for s in self.stages if name in s.reads)
+        """Stages that read a tensor, in order."""
+        return self._consumers.get(name, ())
+
+    @cached_property
+    def _consumers(self) -> dict[str, tuple[Stage, ...]]:
+        found: dict[str, list[Stage]] = {}
+        for stage in self.stages:
+            for name in stage.reads:
+                found.setdefault(name, []).append(stage)
+        return {name: tuple(stages) for name, stages in found.items()}
 
     def with_stages(self, stages: tuple[Stage, ...]) -> "Program":
         return replace(self, stages=stages)

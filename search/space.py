@@ -16,6 +16,8 @@ __all__ = ["Space", "derive"]
 
 _log = logging.getLogger(__name__)
 _MOST_DRAFTS = 64
+_MOST_DECISIONS = 1024  # drafts times stages: long programs have fewer variants, and are derived in seconds
+_LEAST_DRAFTS = 4
 _LEAST_VARIANTS = 2  # that every stage of a long program still gets
 
 
@@ -45,17 +47,18 @@ def derive(program: Program, target: Target, rules: Sequence[Rule] = DEFAULT_RUL
     if axis is not None:
         drafts.append(replace(start, name="sliced whole", batch=(program.stages[-1].name, axis)))
     finished: list[Draft] = []
+    limit = min(_MOST_DRAFTS, max(_LEAST_DRAFTS, _MOST_DECISIONS // len(program.stages)))
     while drafts:
         following: list[Draft] = []
-        most = max(_LEAST_VARIANTS, _MOST_DRAFTS // len(drafts))
+        most = max(_LEAST_VARIANTS, limit // len(drafts))
         for draft in drafts:
             stage = _next_stage(draft)
             if stage is None:
                 finished.append(draft)
             else:
                 following.extend(_decide(draft, stage, hardware, rules, disabled, most))
-        drafts = thinned(following, _MOST_DRAFTS)
-    sketches = _named_apart([d.sketch() for d in thinned(finished, _MOST_DRAFTS)])
+        drafts = thinned(following, limit)
+    sketches = _named_apart([d.sketch() for d in thinned(finished, limit)])
     return Space(program, sketches, tuple(f"{n}: {why}" for n, why in disabled.items()))
 
 

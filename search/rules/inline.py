@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from tunesmith.ir.expr import Load
+from tunesmith.ir.expr import Load, walk
+from tunesmith.ir.program import Stage
 from tunesmith.schedule import Inline
 from tunesmith.search.analysis import has_reuse, is_expensive, is_guarded
 from tunesmith.search.draft import Draft
@@ -14,9 +15,11 @@ __all__ = ["AlwaysInline"]
 @dataclass(frozen=True)
 class AlwaysInline:
     """An elementwise stage goes into its consumers' bodies: always when it only moves or cheaply combines
-    data, or has one consumer; never when a consumer would evaluate it many times over or behind guards."""
+    data, or has one consumer; never when a consumer would evaluate it many times over or behind guards, or
+    becomes larger than ``most_nodes``."""
 
     name: str = "inline"
+    most_nodes: int = 256
 
     def apply(self, draft: Draft, stage: str, hardware: Hardware, most: int) -> list[Draft]:
         s = draft.stage(stage)
@@ -28,7 +31,13 @@ class AlwaysInline:
             return []
         if is_guarded(s) and any(c.reducer is not None for c in consumers):
             return []
+        if any(_nodes(c) + _nodes(s) > self.most_nodes for c in consumers):
+            return []
         reads = sum(1 for c in consumers for t in c.reads if t == stage)
         if is_expensive(s) and reads > 1:
             return []
         return [draft.do(Inline(stage)).finish(stage)]
+
+
+def _nodes(stage: Stage) -> int:
+    return sum(1 for _ in walk(stage.body))

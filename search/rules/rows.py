@@ -5,6 +5,7 @@ that loop and stays in cache. Reductions are factored into vector lanes: several
 joined at the end of the row.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import prod
@@ -236,11 +237,20 @@ def _members(draft: Draft, root: Stage) -> tuple[str, ...]:
         consumers = program.consumers(stage.name)
         if not consumers or any(c.name not in rows for c in consumers) or has_reuse(stage):
             continue
+        if _is_step(stage, consumers):
+            continue
         mine = _row_axes(program, stage, rows)
         size = prod(a.extent for a in stage.axes if a.name not in mine)
         if mine and size <= _ROW_ELEMENTS:
             rows[stage.name] = mine
     return tuple(n for n in rows if n != root.name)
+
+
+def _is_step(stage: Stage, consumers: Sequence[Stage]) -> bool:
+    """Whether an elementwise stage is one step of a single other one, where it is best written out."""
+    if stage.reducer is not None or len(consumers) != 1 or consumers[0].reducer is not None:
+        return False
+    return sum(x.tensor == stage.name for x in loads(consumers[0].body)) == 1
 
 
 def _row_axes(program: Program, stage: Stage, rows: dict[str, frozenset[str]]) -> frozenset[str]:
