@@ -14,7 +14,7 @@ from tunesmith.measure.messages import Message, binary_to_json
 from tunesmith.measure.process import WorkerSpec
 from tunesmith.records import Measurement, Protocol, Status
 
-__all__ = ["RunTask", "Runner"]
+__all__ = ["RunTask", "Runner", "patience_s"]
 
 _DEPTH = 2
 _START_S = 120.0
@@ -34,6 +34,12 @@ class RunTask:
     seed: int = 0
     threads: int = 1
     fastest_s: float = 0.0
+
+
+def patience_s(task: RunTask) -> float:
+    """Seconds beside the protocol's for a candidate, and for the reference: nothing for small programs,
+    minutes for the largest."""
+    return _SLOWER * task.fastest_s
 
 
 def _failed(failure: Failure, seconds: float) -> Measurement:
@@ -71,8 +77,8 @@ class Runner:
     """
 
     def __init__(self, task: RunTask, protocol: Protocol, *, language: str = "tunesmith.ir") -> None:
-        patience_s = _SLOWER * task.fastest_s  # nothing for small programs, minutes for the largest
-        self._timeout_s = protocol.run_timeout_s + patience_s
+        patience = patience_s(task)
+        self._timeout_s = protocol.run_timeout_s + patience
         self._store = tempfile.TemporaryFile()  # noqa: SIM115 closed with the runner
         cpus = split_cores(task.threads).run
         greeting = Message(
@@ -92,7 +98,7 @@ class Runner:
             environment=_environment(task.threads, cpus),
             greeting=greeting,
             store=self._store.fileno(),
-            start_s=_START_S + patience_s,
+            start_s=_START_S + patience,
         )
         self.crew = Crew(spec, 1, _DEPTH)
         self._aside: list[tuple[Hashable, Measurement]] = []
