@@ -70,9 +70,9 @@ def _reduce(m: Lanes, x: str, bias: int = 0) -> tuple[str, str]:
     return shifted, m.fma(n, m.const(-LN2_LO[m.dtype]), r)
 
 
-def _exp_of_rest(m: Lanes, r: str, short: bool) -> str:
-    if short and m.dtype is DType.F32:
-        return m.polynomial(r, _SHORT)
+def _exp_of_rest(m: Lanes, r: str, short: bool = False) -> str:
+    if m.dtype is DType.F32:
+        return m.polynomial(r, _SHORT if short else (1.0, 1.0, *_EXPM1[m.dtype]))
     return m.binary("fadd", _expm1_of_rest(m, r), m.const(1.0))
 
 

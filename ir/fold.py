@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 
+from tunesmith.ir import scalar_math
 from tunesmith.ir.expr import Binary, BinaryOp, Const, Expr, Unary, UnaryOp
 
 __all__ = ["binary", "unary"]
@@ -14,6 +15,7 @@ _BINARY: dict[BinaryOp, Callable[[float, float], float]] = {
     BinaryOp.DIV: lambda a, b: a / b if b else math.nan,
     BinaryOp.MAX: max,
     BinaryOp.MIN: min,
+    BinaryOp.POW: scalar_math.BINARY[BinaryOp.POW],
 }
 
 _UNARY: dict[UnaryOp, Callable[[float], float]] = {

@@ -168,6 +168,11 @@ _REDUCE: dict[Reducer, np.ufunc] = {
     Reducer.FMIN: np.fmin,
 }
 
+def _power(a: Array, b: Array) -> Array:
+    """C's pow: where the exponent is one number, NumPy takes the square root in place of the power 1/2."""
+    return np.asarray(np.power(*(np.ascontiguousarray(v) for v in np.broadcast_arrays(a, b))))
+
+
 _UNARY: dict[UnaryOp, Callable[[Array], Array]] = {
     UnaryOp.NEG: np.negative,
     UnaryOp.ABS: np.abs,
@@ -192,7 +197,7 @@ _BINARY: dict[BinaryOp, Callable[[Array, Array], Array]] = {
     BinaryOp.DIV: np.divide,
     BinaryOp.MAX: np.maximum,
     BinaryOp.MIN: np.minimum,
-    BinaryOp.POW: np.power,
+    BinaryOp.POW: _power,
 }
 
 _COMPARE: dict[CompareOp, Callable[[Array, Array], Array]] = {

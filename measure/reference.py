@@ -35,7 +35,10 @@ _BASE_ULPS = 8.0
 _FUNCTION_ULPS = 4.0
 _PERTURBATION = 2.0**-20  # survives rounding to the inputs' type
 _MOST_AMPLIFIED = 1e4
-_AMPLIFIERS = {UnaryOp.EXP, UnaryOp.LOG, UnaryOp.SQRT, UnaryOp.RSQRT, BinaryOp.DIV}
+_AMPLIFIERS = {
+    UnaryOp.EXP, UnaryOp.EXP2, UnaryOp.LOG, UnaryOp.LOG2, UnaryOp.LOG10, UnaryOp.SIN, UnaryOp.COS,
+    UnaryOp.SQRT, UnaryOp.RSQRT, BinaryOp.DIV, BinaryOp.POW,
+}  # fmt: skip
 
 
 class Specials:
@@ -66,6 +69,8 @@ def make_inputs(program: Program, seed: int, specials: str = Specials.NONE) -> I
 
 def _node_ulps(e: Expr) -> float:
     if isinstance(e, Unary) and e.op not in (UnaryOp.NEG, UnaryOp.ABS):
+        return _FUNCTION_ULPS
+    if isinstance(e, Binary) and e.op is BinaryOp.POW:
         return _FUNCTION_ULPS
     return 0.0 if isinstance(e, Const | Load) else 1.0
 

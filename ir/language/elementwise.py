@@ -9,7 +9,7 @@ from typing import Generic, NoReturn, TypeVar
 from tunesmith.ir.expr import BinaryOp, Compare, CompareOp, Expr, Select, UnaryOp
 from tunesmith.ir.fold import binary, unary
 from tunesmith.ir.language.builder import Builder
-from tunesmith.ir.language.scalars import BINARY, REDUCERS, UNARY
+from tunesmith.ir.language.scalars import BINARY, REDUCERS, UNARY, power
 
 __all__ = ["COMPARE", "Elementwise"]
 
@@ -20,7 +20,6 @@ _ARITHMETIC: dict[type[ast.operator], BinaryOp] = {
     ast.Sub: BinaryOp.SUB,
     ast.Mult: BinaryOp.MUL,
     ast.Div: BinaryOp.DIV,
-    ast.Pow: BinaryOp.POW,
 }
 
 COMPARE: dict[type[ast.cmpop], CompareOp] = {
@@ -94,6 +93,8 @@ class Elementwise(ABC, Generic[V]):
             case ast.BinOp(left=a, op=operator, right=b) if type(operator) in _ARITHMETIC:
                 op = _ARITHMETIC[type(operator)]
                 return self.apply(node, lambda x, y: binary(op, x, y), self.value(a), self.value(b))
+            case ast.BinOp(left=a, op=ast.Pow(), right=b):
+                return self.apply(node, power, self.value(a), self.value(b))
             case ast.Call(func=ast.Name(id=name)):
                 return self._function(node, name)
             case ast.Compare():

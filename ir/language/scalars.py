@@ -3,10 +3,10 @@
 import math
 from collections.abc import Callable
 
-from tunesmith.ir.expr import Binary, BinaryOp, Const, Expr, Reducer, Unary, UnaryOp
+from tunesmith.ir.expr import Binary, BinaryOp, Const, Expr, Load, Reducer, Unary, UnaryOp, children
 from tunesmith.ir.fold import binary, unary
 
-__all__ = ["BINARY", "REDUCERS", "UNARY", "mean_scale"]
+__all__ = ["BINARY", "REDUCERS", "UNARY", "mean_scale", "power"]
 
 
 def _relu(x: Expr) -> Expr:
@@ -37,6 +37,18 @@ def _silu(x: Expr) -> Expr:
     return _mul(x, Unary(UnaryOp.SIGMOID, x))
 
 
+def power(x: Expr, y: Expr) -> Expr:
+    """x to the y, where to the half is the square root, as in NumPy. The square of something cheap is the
+    product that it would be written as otherwise."""
+    if y == Const(0.5):
+        return unary(UnaryOp.SQRT, x)
+    if y == Const(2.0) and isinstance(x, Load):
+        return Binary(BinaryOp.MUL, x, x)
+    if y == Const(2.0) and isinstance(x, Binary) and all(isinstance(c, Load | Const) for c in children(x)):
+        return Binary(BinaryOp.MUL, x, x)
+    return binary(BinaryOp.POW, x, y)
+
+
 def _unary(op: UnaryOp) -> Callable[[Expr], Expr]:
     return lambda x: unary(op, x)
 
@@ -58,8 +70,8 @@ BINARY: dict[str, Callable[[Expr, Expr], Expr]] = {
     "maximum": _binary(BinaryOp.MAX),
     "min": _binary(BinaryOp.MIN),
     "minimum": _binary(BinaryOp.MIN),
-    "pow": _binary(BinaryOp.POW),
-    "power": _binary(BinaryOp.POW),
+    "pow": power,
+    "power": power,
 }
 
 REDUCERS: dict[str, Reducer] = {

@@ -13,7 +13,7 @@ from codegen_kernels import Array, compiled, host, old_pc
 
 from tunesmith.ir import Axis, DType, Program, Stage, Tensor
 from tunesmith.ir.affine import var
-from tunesmith.ir.expr import Binary, BinaryOp, Load, Unary, UnaryOp
+from tunesmith.ir.expr import Binary, BinaryOp, Const, Load, Unary, UnaryOp
 from tunesmith.records import Target
 from tunesmith.schedule import Schedule, Split, Vectorize, lower
 
@@ -176,6 +176,38 @@ def test_small_arguments_keep_their_relative_accuracy(op: UnaryOp) -> None:
     x = np.concatenate([x, -x])
     got = function(op, DType.F32, len(x), 16, host())(x)
     assert worst(op, got, exact_from(op, x)) <= F32[op]
+
+
+@pytest.mark.parametrize("op", [UnaryOp.SIN, UnaryOp.COS])
+@pytest.mark.parametrize("dtype", [DType.F32, DType.F64])
+def test_angles_closest_to_the_zeros(op: UnaryOp, dtype: DType) -> None:
+    """Multiples of pi/2 and their neighbours, where all but the last digits of the argument cancel; up to
+    where the C library takes over and a little further."""
+    n = np.arange(1, 5000 if dtype is DType.F32 else 40000)
+    x = (n * (np.longdouble(np.pi) / 2)).astype(dtype.numpy)
+    x = np.concatenate([x, np.nextafter(x, np.inf), np.nextafter(x, -np.inf)]).astype(dtype.numpy)
+    for target in (host(), old_pc()) if host().arch.startswith("x86") else (host(),):
+        got = function(op, dtype, len(x), 8, target)(x)
+        assert worst(op, got, exact_from(op, x)) <= (F32 if dtype is DType.F32 else F64)[op]
+
+
+@pytest.mark.parametrize("exponent", [-1.0, 0.0, 1.0, 2.0, 3.0, 4.0])
+def test_small_whole_exponents_are_multiplied_out(exponent: float) -> None:
+    x = whole_range(10007, np.float32)
+    stage = Stage(
+        "y",
+        (Axis("i", len(x)),),
+        (),
+        None,
+        Binary(BinaryOp.POW, Load("x", (var("i"),)), Const(exponent)),
+        DType.F32,
+        DType.F32,
+    )
+    program = Program("f", (Tensor("x", (len(x),), DType.F32),), (stage,), ("y",))
+    got = compiled(lower(program, Schedule((Split("y", "i", (8,)), Vectorize("y", "i.1")))), host())(x=x)
+    with np.errstate(all="ignore"):
+        exact = np.power(x.astype(np.float64), exponent)
+    assert errors(got, exact).max() <= 2.5
 
 
 POWER_SPECIALS = (

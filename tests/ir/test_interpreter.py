@@ -119,7 +119,12 @@ def test_functions_answer_as_numpy() -> None:
     with np.errstate(all="ignore"):
         expected = {
             UnaryOp.EXP: np.exp(v),
+            UnaryOp.EXP2: np.exp2(v).astype(np.float32),
             UnaryOp.LOG: np.log(v),
+            UnaryOp.LOG2: np.log2(v),
+            UnaryOp.LOG10: np.log10(v),
+            UnaryOp.SIN: np.sin(v),
+            UnaryOp.COS: np.cos(v),
             UnaryOp.SQRT: np.sqrt(v),
             UnaryOp.RSQRT: 1 / np.sqrt(v),
             UnaryOp.TANH: np.tanh(v),
@@ -139,6 +144,20 @@ def test_functions_answer_as_numpy() -> None:
         body = (loop("i", 10, copy(Binary(b, Load("x", (ROW,)), Load("x", (constant(9) - ROW,))))),)
         found = run_nest(LoopNest("f", (X, Y), (), body), {"x": x})["y"]
         np.testing.assert_array_equal(found, wanted.astype(np.float32), err_msg=b)
+
+
+@pytest.mark.parametrize(
+    "exponent", [2.0, 3.0, -1.0, -2.0, -3.0, 0.5, -0.5, 0.0, 400.0, -401.0, np.inf, -np.inf, np.nan]
+)
+def test_powers_answer_as_numpy(exponent: float) -> None:
+    x = np.array([-1000, -1, -0.0, 0, 0.5, 1000, np.inf, -np.inf, np.nan, 1], np.float32)
+    body = (loop("i", 10, copy(Binary(BinaryOp.POW, Load("x", (ROW,)), Const(exponent)))),)
+    with np.errstate(all="ignore"):
+        wanted = np.power(x.astype(np.float64), np.full(10, exponent)).astype(np.float32)
+        found = run_nest(LoopNest("f", (X, Y), (), body), {"x": x})["y"]
+    np.testing.assert_array_equal(found, wanted)
+    number = ~np.isnan(wanted)
+    np.testing.assert_array_equal(np.signbit(found[number]), np.signbit(wanted[number]))
 
 
 WRONG = {

@@ -17,7 +17,9 @@ from tunesmith.ir import (
     verify_program,
     workload_hash,
 )
-from tunesmith.ir.expr import Load, Within
+from tunesmith.ir.affine import var
+from tunesmith.ir.expr import Binary, BinaryOp, Const, Load, Unary, UnaryOp, Within
+from tunesmith.ir.printing import format_program
 
 
 def program(signature: str, *lines: str) -> Program:
@@ -137,6 +139,31 @@ def test_scalars_and_types() -> None:
 def test_several_outputs_and_outputs_that_are_stages() -> None:
     p = program("a: f32[3, 4]", "y = a * 2", "return y[i, j], a.T, y + 1")
     assert p.outputs == ("y", "out1", "out2")
+
+
+@pytest.mark.parametrize(
+    ("short", "written_out"),
+    [
+        ("x[i] ** 2", "x[i] * x[i]"),
+        ("(x[i] - 1) ** 2", "(x[i] - 1) * (x[i] - 1)"),
+        ("-x[i] ** 2", "-(x[i] * x[i])"),
+        ("x[i] ** 0.5", "sqrt(x[i])"),
+        ("pow(x[i], 0.5)", "sqrt(x[i])"),
+        ("x[i] * 2 ** 3", "x[i] * 8"),
+        ("x[i] ** 1.5", "power(x[i], 1.5)"),
+        ("power(x[i], 2)", "x[i] * x[i]"),
+        ("2 ** exp(x[i])", "pow(2, exp(x[i]))"),
+    ],
+)
+def test_powers(short: str, written_out: str) -> None:
+    one, other = (parse(f"def f(x: f32[4]):\n    y[i] = {e}\n    return y") for e in (short, written_out))
+    assert one == other
+    assert parse(format_program(one)) == one
+
+
+def test_powers_of_something_dear_stay_powers() -> None:
+    stage = parse("def f(x: f32[4]):\n    return exp(x) ** 2").stages[0]
+    assert stage.body == Binary(BinaryOp.POW, Unary(UnaryOp.EXP, Load("x", (var("i0"),))), Const(2.0))
 
 
 def test_constants_fold() -> None:

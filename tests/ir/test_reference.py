@@ -179,3 +179,9 @@ def test_scalars() -> None:
     outs = evaluate(parse(text), {"x": np.array([1.0, 2.0, 4.0]), "s": np.array(4.0)})
     assert [float(o) for o in outs.values()] == [28.0, 2.0, 4.0]
     assert all(isinstance(o, np.ndarray) and o.shape == () for o in outs.values())
+
+
+def test_powers_to_one_exponent_are_those_of_c() -> None:
+    p = parse("def f(x: f32[3], e: f32):\n    y[i] = pow(x[i], e)\n    return y")
+    x = np.array([-np.inf, -0.0, 4.0], np.float32)
+    np.testing.assert_array_equal(evaluate(p, {"x": x, "e": np.float32(0.5)})["y"], [np.inf, 0.0, 2.0])
