@@ -88,7 +88,9 @@ def _loops(axes: tuple[Axis, ...], body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
 
 # -- random programs
 
-_SAFE_UNARY = (UnaryOp.NEG, UnaryOp.ABS, UnaryOp.TANH, UnaryOp.SIGMOID, UnaryOp.ERF)
+_SAFE_UNARY = (
+    UnaryOp.NEG, UnaryOp.ABS, UnaryOp.TANH, UnaryOp.SIGMOID, UnaryOp.ERF, UnaryOp.SIN, UnaryOp.COS,
+)  # fmt: skip
 
 
 @st.composite
