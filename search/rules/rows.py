@@ -68,7 +68,7 @@ class RowGroup:
 
     def _is_large(self, draft: Draft, root: Stage, hardware: Hardware) -> bool:
         is_output = root.name in draft.program.outputs and root.reducer is None
-        return is_output and root.tensor.size_bytes * 2 > hardware.last_cache_bytes
+        return is_output and root.tensor.size_bytes * 2 >= hardware.last_cache_bytes
 
     def _chunks(self, draft: Draft, stage: str) -> Draft | None:
         """A reduction to one value becomes rows of partial results, and a short reduction of those."""
