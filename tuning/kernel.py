@@ -53,7 +53,7 @@ class _Space(threading.local):
 
     temps: list[np.ndarray] | None = None
     arguments: "tuple[weakref.ref[np.ndarray], ...]" = ()
-    out: np.ndarray | None = None
+    out: np.ndarray | tuple[np.ndarray, ...] | None = None
     packed: list[np.ndarray] | None = None
     pointers: Any = None
     address: int = 0
@@ -113,7 +113,7 @@ class Kernel:
 
     def __call__(self, *arguments: np.ndarray, out: Any = None) -> Any:
         mine = self._space
-        if mine.out is out and out is not None and out.flags.writeable and _same(mine.arguments, arguments):
+        if mine.out is out and out is not None and _writeable(out) and _same(mine.arguments, arguments):
             self._code.run(mine.address)  # the very arrays of the last call: checked then
             return out
         inputs = self._inputs(arguments)
@@ -121,7 +121,7 @@ class Kernel:
         packed = self._pack(inputs) if self._code.prepare is not None else self._packed
         pointers = self._pointers(inputs, packed, outputs)
         self._code.run(pointers)
-        if out is not None and isinstance(out, np.ndarray):
+        if isinstance(out, np.ndarray) or (isinstance(out, tuple) and len(out) > 1):
             mine.arguments = tuple(weakref.ref(a) for a in arguments)  # which keep arrays from being resized
             mine.out, mine.pointers, mine.packed = out, pointers, packed
             mine.address = ctypes.addressof(pointers)
@@ -187,6 +187,12 @@ def _same(known: "tuple[weakref.ref[np.ndarray], ...]", arguments: tuple[np.ndar
         if reference() is not array:
             return False
     return True
+
+
+def _writeable(out: np.ndarray | tuple[np.ndarray, ...]) -> bool:
+    if isinstance(out, tuple):
+        return all(a.flags.writeable for a in out)
+    return out.flags.writeable
 
 
 def _check(label: str, array: Any, tensor: Tensor | BufferSpec) -> None:

@@ -128,6 +128,19 @@ def test_out_is_checked_and_filled(kernel) -> None:
         kernel(x, *given[1:], out=overlapping)
 
 
+def test_several_results_into_the_same_arrays_again(tmp_path: Path) -> None:
+    text = "def both(x: f32[7, 5]):\n    y[i] = sum(x[i, j], j)\n    return x + 1, y\n"
+    both = tunesmith.load(text, db=f"sqlite:///{tmp_path}/t.db")
+    x, out = np.ones((7, 5), np.float32), (np.empty((7, 5), np.float32), np.empty(7, np.float32))
+    for value in (1, 2, 3):
+        x[...] = value
+        assert all(a is b for a, b in zip(both(x, out=out), out, strict=True))
+        assert (out[0] == value + 1).all() and (out[1] == 5 * value).all()
+    out[1].flags.writeable = False
+    with pytest.raises(ValueError, match="read-only"):
+        both(x, out=out)
+
+
 def test_out_may_have_become_read_only_since_the_last_call(kernel) -> None:
     given, out = arrays(), np.empty((5, 13), np.float32)
     kernel(*given, out=out)
