@@ -33,7 +33,7 @@ _REGISTER_ELEMENTS = 512
 _LEVELS_SEEN = (0.3, 0.4, 0.65)
 _OVERHEAD_SEEN = 0.15
 _NOT_HIDDEN = 0.5
-_TIGHT, _SPILLED, _SPILLED_UNROLLED, _LONE_VECTOR = 0.15, 1.6, 0.6, 0.3
+_TIGHT, _SPILLED, _SPILLED_UNROLLED, _SPILLED_WINDOW, _LONE_VECTOR = 0.15, 1.6, 0.6, 0.6, 0.3
 _CACHE_USE = 0.8  # of a cache's capacity, before conflicts and other data spoil it
 
 
@@ -120,7 +120,8 @@ def stage_cost(shape: StageShape, machine: Machine) -> StageCost:
     held = _operands(shape, static, ones, vectors, registers)
     excess = registers + held - machine.registers
     spilled = np.where(chain > 1, _SPILLED_UNROLLED, _SPILLED)
-    crowding = np.select([excess > 0, excess == 0], [spilled, _TIGHT])
+    window = excess + _windows(shape, static, ones, vectors, registers) > 0
+    crowding = np.select([excess > 0, window, excess == 0], [spilled, _SPILLED_WINDOW, _TIGHT])
     lone = np.where((chain > 1) & (held == 2), _LONE_VECTOR, 0.0)
     spills = kept * ((crowding + lone) * total * operations / machine.fma_rate)
     overhead = iterations * 1.0 / machine.clock + _outer_overhead(serial, ones, machine)
@@ -170,16 +171,31 @@ def _in_memory(access: Access) -> Array:
 
 
 def _load_count(access: Access, static: list[LoopShape], width: Array, vectors: Array, ones: Array) -> Array:
-    """Load instructions in one pass of the unrolled code: each address once; strided lanes one by one."""
+    """Load instructions in one pass of the unrolled code: each address once, strided lanes one by one.
+
+    Overlapping windows of single values are loaded again: the registers they would stay in are taken.
+    """
+    is_vector = any(x.kind is LoopKind.VECTOR and _moves(access, x) for x in static)
     count = _in_memory(access) * ones
+    places: list[tuple[Array, Array]] = []  # strides, and how many places there are that far apart
     for loop in static:
         if not _moves(access, loop):
             continue
+        stride = access.strides[loop.name]
         if loop.kind is LoopKind.VECTOR:
-            contiguous = access.strides[loop.name] == 1
-            count = count * np.where(contiguous, vectors, 2 * width)
+            count = count * np.where(stride == 1, vectors, 2 * width)
+            continue
+        for n, (first, number) in enumerate(places):
+            apart = stride / np.maximum(np.abs(first), 1.0)
+            overlap = (apart >= 1) & (apart == np.floor(apart)) & (apart < number)
+            if is_vector and overlap.any():
+                both = number + apart * (loop.extent - 1)
+                places[n] = (first, np.where(overlap, both, number * loop.extent))
+                break
         else:
-            count = count * loop.extent
+            places.append((stride, loop.extent))
+    for _, number in places:
+        count = count * number
     return count
 
 
@@ -214,8 +230,22 @@ def _operands(
                 mine = mine * (vectors if loop.kind is LoopKind.VECTOR else loop.extent)
         is_vector = any(x.kind is LoopKind.VECTOR and _moves(access, x) for x in static)
         held = held + (np.where(mine < registers, mine, 0.0) if is_vector else 0.0)
-        held = held + np.where(mine < registers, _sliding(shape, access, static, ones), 0.0)
     return held
+
+
+def _windows(
+    shape: StageShape, static: list[LoopShape], ones: Array, vectors: Array, registers: Array
+) -> Array:
+    """Registers for operands that other accumulators use again a few steps on, when windows are unrolled."""
+    more = 0.0 * ones
+    for access in shape.reads:
+        tile = [x for x in static if _moves(access, x) and _moves(shape.write, x)]
+        mine = ones
+        for x in tile:
+            mine = mine * (vectors if x.kind is LoopKind.VECTOR else x.extent)
+        from_memory = any(x.kind is LoopKind.VECTOR for x in tile) & (mine >= registers)
+        more = more + np.where(from_memory, 0.0, _sliding(shape, access, static, ones))
+    return more
 
 
 def _sliding(shape: StageShape, access: Access, static: list[LoopShape], ones: Array) -> Array:
