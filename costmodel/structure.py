@@ -276,7 +276,10 @@ class _Shaper:
         hidden: set[str] = set()
         if local:
             producer = self.frame(tensor)
-            extents = [producer.extents[a.name] for a in self.program.stage(tensor).axes]
+            own = self.program.stage(tensor)
+            order = self.state.storage_order(own)
+            extents = [producer.extents[own.axes[d].name] for d in order]
+            index = [index[d] for d in order]
             hidden = {x.name for x in producer.loops if not x.own}
         steps: list[dict[str, Array]] = []
         for terms in index:

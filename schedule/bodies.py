@@ -23,7 +23,7 @@ def body_at(scope: Scope, stage: str, e: Expr) -> Expr:
             if copy is not None:
                 return _load_packed(scope, copy, at)
             place = scope.places[tensor]
-            return Load(place.buffer, tuple(i - b for i, b in zip(at, place.bases, strict=True)))
+            return Load(place.buffer, place.index(at))
         case Within(conds, a, b):
             forms = tuple(c.substitute(values) for c in conds)
             if forms in scope.refuted:

@@ -59,7 +59,10 @@ class _Lowering:
 
     def nest(self) -> LoopNest:
         program = self.state.program
-        places = {t.name: Place(t.name, (Affine(),) * len(t.shape)) for t in program.tensors.values()}
+        places = {
+            t.name: Place(t.name, (Affine(),) * len(t.shape), tuple(range(len(t.shape))))
+            for t in program.tensors.values()
+        }
         scope = Scope(places=places)
         scope, prepare, packed = self._packs(scope, PREPARE)
         scope, copies, temps = self._packs(scope, ROOT)
@@ -141,9 +144,7 @@ class _Lowering:
 
     def _target(self, scope: Scope, stage: Stage) -> tuple[str, tuple[Affine, ...]]:
         place, values = scope.places[stage.name], scope.frames[stage.name].values
-        return place.buffer, tuple(
-            values[a.name] - base for a, base in zip(stage.axes, place.bases, strict=True)
-        )
+        return place.buffer, place.index([values[a.name] for a in stage.axes])
 
     def _guarded(
         self, scope: Scope, stage: Stage, stmt: Store | Update, spatial: bool = False
@@ -282,9 +283,10 @@ class _Lowering:
         stage = self.state.program.stage(names[0])
         spans = region_of(self.state, scope, stage)
         mine = [spans[a.name] for a in stage.axes]
-        buffer = Buffer(stage.name, tuple(s.extent for s in mine), stage.dtype, Role.LOCAL)
+        order = self.state.storage_order(stage)
+        buffer = Buffer(stage.name, tuple(mine[d].extent for d in order), stage.dtype, Role.LOCAL)
         self.budget.spend_stack(buffer)
-        place = Place(buffer.name, tuple(s.base for s in mine))
+        place = Place(buffer.name, tuple(s.base for s in mine), order)
         inside = replace(scope, places={**scope.places, stage.name: place})
         body = self._stage(inside, stage, spans) + self._hosted(inside, names[1:], go_on)
         return (Alloc(buffer, body),)

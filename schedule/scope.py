@@ -17,10 +17,16 @@ _STATIC = (LoopKind.UNROLL, LoopKind.VECTOR)
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a tensor's elements are: its buffer, and the global index of the buffer's first element."""
+    """Where a tensor's elements are: its buffer, the global index of the buffer's first element, and the
+    dimensions of the tensor in the buffer's order."""
 
     buffer: str
     bases: tuple[Affine, ...]
+    order: tuple[int, ...]
+
+    def index(self, at: Sequence[Affine]) -> tuple[Affine, ...]:
+        """An element's index in the buffer, given its index in the tensor."""
+        return tuple(at[d] - self.bases[d] for d in self.order)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +93,7 @@ class Scope:
             known = known.fix(n, v)
             frames = {s: f.fix(n, v) for s, f in frames.items()}
         places = {
-            t: Place(p.buffer, tuple(b.substitute(at) for b in p.bases)) for t, p in self.places.items()
+            t: replace(p, bases=tuple(b.substitute(at) for b in p.bases)) for t, p in self.places.items()
         }
         return replace(self, known=known, frames=frames, places=places, fixed={**self.fixed, **at})
 

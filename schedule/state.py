@@ -128,6 +128,13 @@ class State:
     def with_plan(self, stage: str, plan: Plan) -> "State":
         return replace(self, plans={**self.plans, stage: plan})
 
+    def storage_order(self, stage: Stage) -> tuple[int, ...]:
+        """Dimensions of a stage's buffer inside of a loop, outermost first: its own, with the one along which
+        it is vectorized last, so that its vectors lie close."""
+        plan = self.plans[stage.name]
+        lanes = {plan.axis_of(x) for x in plan.loops if plan.kind(x) is LoopKind.VECTOR}
+        return tuple(sorted(range(len(stage.axes)), key=lambda d: stage.axes[d].name in lanes))
+
     def is_reduce_loop(self, stage: Stage, loop: str) -> bool:
         return self.plans[stage.name].axis_of(loop) in {a.name for a in stage.reduce_axes}
 

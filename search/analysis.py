@@ -11,7 +11,7 @@ __all__ = [
     "is_constant",
     "is_expensive",
     "is_guarded",
-    "lane_axis",
+    "lane_axes",
     "reads_pointwise",
     "reduces_contiguously",
     "shared_axes",
@@ -100,16 +100,25 @@ def reads_pointwise(stage: Stage, producer: Stage) -> bool:
     )
 
 
-def lane_axis(program: Program, stage: Stage, packable: frozenset[str]) -> str | None:
-    """The spatial axis to vectorize: the last one along which operands lie close, or can be packed to."""
-    for axis in reversed(stage.axes):
-        if axis.extent == 1:
-            continue
-        strided = [x for x in loads(stage.body) if flat_stride(program, x, axis.name) not in (0, 1)]
-        if all(x.tensor in packable for x in strided):
-            return axis.name
-        return None
-    return None
+def lane_axes(program: Program, stage: Stage, packable: frozenset[str]) -> tuple[str, ...]:
+    """Spatial axes to vectorize, the best first: the last one, if operands lie close along it or can be
+    packed to; and where a window slides along that one, where padding cuts vectors short, another."""
+    wide = [a.name for a in reversed(stage.axes) if a.extent > 1]
+    fit = [a for a in wide if _lies_close(program, stage, a, packable)]
+    if not wide or wide[0] not in fit or not _has_window(stage, wide[0]):
+        return tuple(wide[:1]) if wide and wide[0] in fit else ()
+    return (wide[0], *[a for a in fit[1:] if not _has_window(stage, a) and a not in shared_axes(stage)][:1])
+
+
+def _lies_close(program: Program, stage: Stage, axis: str, packable: frozenset[str]) -> bool:
+    strided = [x for x in loads(stage.body) if flat_stride(program, x, axis) not in (0, 1)]
+    return all(x.tensor in packable for x in strided)
+
+
+def _has_window(stage: Stage, axis: str) -> bool:
+    """Whether an operand is indexed by the axis and a reduce axis together."""
+    reduce = {a.name for a in stage.reduce_axes}
+    return any(axis in i.names and reduce & set(i.names) for x in loads(stage.body) for i in x.index)
 
 
 def reduces_contiguously(program: Program, stage: Stage) -> str | None:

@@ -30,7 +30,7 @@ from tunesmith.schedule import (
     Unroll,
     Vectorize,
 )
-from tunesmith.search.analysis import flat_stride, has_reuse, is_constant, lane_axis
+from tunesmith.search.analysis import flat_stride, has_reuse, is_constant, lane_axes
 from tunesmith.search.draft import Draft
 from tunesmith.search.rules.base import Hardware, sizes, thinned
 from tunesmith.search.rules.operands import Place, anchor_of, packable, padded, places
@@ -153,8 +153,8 @@ class DotProducts:
 def _lacks_lanes(draft: Draft, anchor: str, hardware: Hardware) -> bool:
     """Whether no spatial axis is as long as a vector."""
     stage = draft.stage(anchor)
-    lane = lane_axis(draft.program, stage, packable(draft.program, stage))
-    return lane is None or next(a.extent for a in stage.axes if a.name == lane) < hardware.lanes
+    lanes = lane_axes(draft.program, stage, packable(draft.program, stage))
+    return all(a.extent < hardware.lanes for a in stage.axes if a.name in lanes)
 
 
 def _reused(stage: Stage) -> list[str]:

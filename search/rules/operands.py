@@ -27,13 +27,13 @@ def anchor_of(draft: Draft, stage: str, suits: Callable[[Draft, str], object | N
     """
     s = draft.stage(stage)
     if s.reducer is not None:
-        return stage if suits(draft, stage) is not None else None
+        return stage if suits(draft, stage) else None
     for name in s.reads:
         producer = draft.program.stage_by_name.get(name)
         if producer is None or producer.reducer is None or name in draft.done:
             continue
         alone = draft.program.consumers(name) == (s,) and name not in draft.program.outputs
-        if alone and reads_pointwise(s, producer) and suits(draft, name) is not None:
+        if alone and reads_pointwise(s, producer) and suits(draft, name):
             return name
     return None
 

@@ -40,7 +40,7 @@ from tunesmith.search.analysis import (
     flat_stride,
     is_constant,
     is_expensive,
-    lane_axis,
+    lane_axes,
     shared_axes,
 )
 from tunesmith.search.draft import Draft
@@ -59,6 +59,8 @@ class _Variant:
     middle_rows_first: bool
     packed: tuple[tuple[str, str], ...]  # tensor, where
     producers: Place
+    lane: str  # the axis that is vectorized
+    along: str  # a label, where there is more than one
     chunk: int = 0  # of the last reduce axis; 0: the reduction is not blocked
 
     @property
@@ -66,7 +68,7 @@ class _Variant:
         order = "".join("ri" if x else "vi" for x in (self.outer_rows_first, self.middle_rows_first))
         packs = "".join(f" pack {t} at {at}" for t, at in self.packed)
         blocks = f" blocks of {self.chunk}" if self.chunk else ""
-        return f"{order}{packs}{self.producers}{blocks}"
+        return f"{order}{self.along}{packs}{self.producers}{blocks}"
 
 
 @dataclass(frozen=True)
@@ -79,25 +81,25 @@ class MultiLevelTiling:
     longest_block: int = 640
 
     def apply(self, draft: Draft, stage: str, hardware: Hardware, most: int) -> list[Draft]:
-        anchor = anchor_of(draft, stage, self._lane)
-        lane = anchor and self._lane(draft, anchor)
-        if anchor is None or lane is None:
+        anchor = anchor_of(draft, stage, self._lanes)
+        if anchor is None:
             return []
         out = []
-        for variant in thinned(self._variants(draft, anchor, lane), most):
+        first, *others = self._lanes(draft, anchor)
+        variants = self._variants(draft, anchor, first, "")
+        variants += [v for lane in others for v in self._variants(draft, anchor, lane, f" along {lane}")]
+        for variant in thinned(variants, most):
             try:
-                out.append(self._build(draft, stage, anchor, lane, variant, hardware))
+                out.append(self._build(draft, stage, anchor, variant, hardware))
             except IllegalStep:
                 continue
         return out
 
-    def _lane(self, draft: Draft, name: str) -> str | None:
+    def _lanes(self, draft: Draft, name: str) -> tuple[str, ...]:
         stage = draft.stage(name)
-        if stage.reducer is None:
-            return None
-        return lane_axis(draft.program, stage, packable(draft.program, stage))
+        return lane_axes(draft.program, stage, packable(draft.program, stage)) if stage.reducer else ()
 
-    def _variants(self, draft: Draft, name: str, lane: str) -> list[_Variant]:
+    def _variants(self, draft: Draft, name: str, lane: str, along: str) -> list[_Variant]:
         program, anchor = draft.program, draft.stage(name)
         must: list[tuple[str, str]] = []
         may: list[tuple[str, str]] = []
@@ -112,13 +114,13 @@ class MultiLevelTiling:
         orders = list(product((True, False), repeat=2)) if tiled_rows else [(True, True)]
         stands = places(draft, name)
         plain = [
-            _Variant(outer, middle, tuple(dict.fromkeys(packed)), place)
+            _Variant(outer, middle, tuple(dict.fromkeys(packed)), place, lane, along)
             for packed in packs
             for outer, middle in orders
             for place in stands
         ]
         blocked = [
-            _Variant(outer, middle, tuple(dict.fromkeys(packs[-1])), place, chunk)
+            _Variant(outer, middle, tuple(dict.fromkeys(packs[-1])), place, lane, along, chunk)
             for chunk in self._chunks(anchor)
             for outer, middle in orders
             for place in stands[:1]
@@ -135,9 +137,7 @@ class MultiLevelTiling:
         ]
         return tuple(lengths[:2])
 
-    def _build(
-        self, draft: Draft, root: str, anchor: str, lane: str, variant: _Variant, hardware: Hardware
-    ) -> Draft:
+    def _build(self, draft: Draft, root: str, anchor: str, variant: _Variant, hardware: Hardware) -> Draft:
         if variant.producers is Place.ABSENT:
             draft = draft.do(*(Inline(n) for n in padded(draft, anchor)))
         if root == anchor:
@@ -148,7 +148,7 @@ class MultiLevelTiling:
             axis = draft.stage(anchor).reduce_axes[-1].name
             draft = draft.do(RFactor(anchor, axis, variant.chunk, Part.OUTER))
             core = f"{anchor}.rf"
-        tiles = _Tiles(draft, root, core, lane, variant, hardware, self)
+        tiles = _Tiles(draft, root, core, variant, hardware, self)
         draft = tiles.draft
         if variant.chunk:
             draft = tiles.sum_blocks(draft, anchor, variant.middle_rows_first)
@@ -190,17 +190,17 @@ class _Tiles:
     """The loops of one tiled group: splits the root, orders its loops, and later the reduction's."""
 
     def __init__(
-        self, draft: Draft, root: str, anchor: str, lane: str, variant: _Variant,
-        hardware: Hardware, rule: MultiLevelTiling,
+        self, draft: Draft, root: str, anchor: str, variant: _Variant, hardware: Hardware,
+        rule: MultiLevelTiling,
     ) -> None:  # fmt: skip
-        self.root, self.anchor, self.lane, self.variant = root, anchor, lane, variant
+        self.root, self.anchor, self.lane, self.variant = root, anchor, variant.lane, variant
         self.hardware, self.rule = hardware, rule
         stage = draft.stage(root)
         reduction = draft.stage(anchor)
         axes = [a for a in stage.axes if a.extent > 1]
         names = {a.name: b.name for a, b in zip(stage.axes, reduction.axes, strict=False)}
         self.anchor_name = names
-        lane = next(a for a, b in names.items() if b == lane)
+        lane = next(a for a, b in names.items() if b == variant.lane)
         batch = {a for a, b in names.items() if b in shared_axes(reduction) and a != lane}
         rows = [a for a in axes if a.name != lane and a.name not in batch]
         if not rows:  # nothing is reused: the batch axes themselves make the rows

@@ -97,3 +97,16 @@ def test_chains_of_products_are_computed_slice_by_slice() -> None:
         assert [b.name for b in nest.buffers if b.role == "temp"] == []
         assert all(s.at == "o.h" for s in schedule.steps if isinstance(s, Pack))
         check(program, schedule)
+
+
+def test_images_with_channels_first_put_the_lanes_along_the_channels(golden: Golden) -> None:
+    """Vectors along padded columns are cut short; along channels, the tile's buffer has these last."""
+    program = operator("conv2d_nchw(ci=4,h=7,w=7,co=16,k=3,pad=1)")
+
+    def along_channels(s: Sketch) -> bool:
+        return s.steps[0] == Inline("p") and any(isinstance(x, Pack) and x.tensor == "w" for x in s.steps)
+
+    schedule = reach(program, along_channels, y_v_reg=4, y_lanes=8, y_vectors=2)
+    text = check(program, schedule)
+    assert "y.acc[0, 0, y.v.2, 8*y.o.2 + y.o.3]" in text
+    golden("channels_first", text)
