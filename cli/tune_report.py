@@ -13,7 +13,7 @@ from tunesmith.cli.output import (
     table,
 )
 from tunesmith.cli.progress import Tally
-from tunesmith.records import Record, Status
+from tunesmith.records import Lead, Record, Status
 from tunesmith.tuning.types import StoppedBy, TuneResult
 
 __all__ = ["print_result", "result_code"]
@@ -43,6 +43,8 @@ def print_result(result: TuneResult, tally: Tally, *, again: str) -> None:
     if result.best is not None:
         line()
         _times(result, result.best)
+        if "next" in result.leads:
+            line(_lead(result.leads["next"]))
     line()
     line(_effort(result))
     for text in _failures(result, tally):
@@ -80,6 +82,14 @@ def _times(result: TuneResult, best: Record) -> None:
             )
         )
     table(("", "time", "GFLOP/s", "of peak", "GB/s", ""), rows, right=(1, 2, 3, 4))
+
+
+def _lead(lead: Lead) -> str:
+    """How sure it is that the winner is the winner."""
+    span = f"{lead.low - 1:+.1%} to {lead.high - 1:+.1%}"
+    if lead.is_sure:
+        return f"{lead.ratio - 1:.1%} faster than the next best (95 % interval {span}, {lead.pairs} pairs)"
+    return f"as fast as the next best, as far as {lead.pairs} pairs of samples tell ({span})"
 
 
 def _effort(result: TuneResult) -> str:

@@ -132,7 +132,8 @@ class Runner:
     def race(
         self, contestants: Sequence[tuple[Hashable, Binary]], rounds: int = 10
     ) -> dict[Hashable, Measurement]:
-        """Time verified binaries against each other: one sample of each in turn, ``rounds`` times."""
+        """Time verified binaries against each other: one sample of each in turn, ``rounds`` times, and up to
+        four times as often while the fastest two cannot be told apart."""
         if not contestants:
             return {}
         binaries = [binary for _, binary in contestants]

@@ -1,10 +1,12 @@
 """The values that the parts exchange: workloads, targets, measurements, records."""
 
+from tunesmith.records.lead import Lead, lead_of
 from tunesmith.records.measurement import Measurement, Protocol, Status
 from tunesmith.records.record import Record, Workload, new_id, utc_now
 from tunesmith.records.target import Peaks, Target
 
 __all__ = [
+    "Lead",
     "Measurement",
     "Peaks",
     "Protocol",
@@ -12,6 +14,7 @@ __all__ = [
     "Status",
     "Target",
     "Workload",
+    "lead_of",
     "new_id",
     "utc_now",
 ]

@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from statistics import median
 from typing import Protocol as Interface
 
 import numpy as np
@@ -26,7 +27,7 @@ from tunesmith.measure import (
     reserved_cores,
     split_cores,
 )
-from tunesmith.records import Record, Status, Target, Workload, new_id, utc_now
+from tunesmith.records import Lead, Record, Status, Target, Workload, lead_of, new_id, utc_now
 from tunesmith.schedule import Schedule, ScheduleError
 from tunesmith.search import Candidate, Search, Space, derive
 from tunesmith.search.default import default_schedule
@@ -108,6 +109,7 @@ class _Run:
         self.state = _State()
         self.search_s = 0.0
         self.statuses: Counter[Status] = Counter()
+        self.leads: dict[str, Lead] = {}
 
     # -- the act, top to bottom ---------------------------------------------------------------------------
 
@@ -337,6 +339,7 @@ class _Run:
         if times:
             self.store.set_race(times, job_id=self.job_id)
             self.state.best = _with_times(by_id[winner], raced[winner].times_s)
+            self.leads = self._leads(winner, {i: raced[i].times_s for i in times})
         baselines = {}
         if self.state.untuned is not None:
             baselines["untuned"] = times.get(self.state.untuned.id, self.state.untuned.time_s)
@@ -346,6 +349,15 @@ class _Run:
         if numpy_s is not None and numpy_s > _NUMPY_LEAST_S * len(self.program.stages):
             baselines["numpy"] = numpy_s
         return baselines
+
+    def _leads(self, winner: str, times_s: dict[str, tuple[float, ...]]) -> dict[str, Lead]:
+        """What the winner is ahead of: the next best candidate, and the untuned schedule."""
+        untuned = self.state.untuned.id if self.state.untuned else None
+        others = sorted((i for i in times_s if i not in (winner, untuned)), key=lambda i: median(times_s[i]))
+        against = {"next": others[0]} if others else {}
+        against |= {"untuned": untuned} if untuned in times_s and untuned != winner else {}
+        found = {name: lead_of(times_s[winner], times_s[i]) for name, i in against.items()}
+        return {name: lead for name, lead in found.items() if lead is not None}
 
     def _is_over_budget(self) -> bool:
         return self.options.seconds is not None and self._elapsed() >= self.options.seconds
@@ -404,7 +416,7 @@ class _Run:
             baselines = {"untuned": self.state.untuned.time_s}
         result = TuneResult(
             self.workload, self.target, len(self.state.records), dict(self.statuses), stopped, elapsed,
-            self.state.best, baselines, times, self.space.disabled if pipeline else (),
+            self.state.best, baselines, times, self.space.disabled if pipeline else (), self.leads,
         )  # fmt: skip
         self._emit("done")
         return result

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from tunesmith.ir.errors import TunesmithError
-from tunesmith.records import Protocol, Record, Status, Target, Workload
+from tunesmith.records import Lead, Protocol, Record, Status, Target, Workload
 
 __all__ = ["MAX_SEED", "Event", "Observer", "StoppedBy", "TuneOptions", "TuneResult"]
 
@@ -79,7 +79,8 @@ class TuneResult:
     large enough that its arithmetic is what takes the time.
 
     ``times``: seconds spent by part (``build run search other``). ``disabled_rules``: sketch rules that
-    failed on this program, with the reason; the search went on without them.
+    failed on this program, with the reason; the search went on without them. ``leads``: what the winner of
+    the final race is ahead of, by name: ``next`` for the second best candidate, ``untuned``.
     """
 
     workload: Workload
@@ -92,6 +93,7 @@ class TuneResult:
     baselines: dict[str, float]
     times: dict[str, float]
     disabled_rules: tuple[str, ...] = ()
+    leads: dict[str, Lead] = field(default_factory=dict)
 
     @property
     def peak_fraction(self) -> float | None:
@@ -127,6 +129,7 @@ class TuneResult:
             },
             "baselines": self.baselines,
             "times": self.times,
+            "leads": {name: lead.to_json() for name, lead in self.leads.items()},
             "disabled_rules": list(self.disabled_rules),
         }
 

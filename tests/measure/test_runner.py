@@ -120,10 +120,9 @@ def test_a_worker_killed_from_outside_loses_nothing(runner: Runner, collect: Col
 def test_a_race_measures_all(runner: Runner, collect: Collect) -> None:
     runner.submit("before", binary(N))
     raced = runner.race([("a", binary(N)), ("b", packed_binary())], rounds=4)
-    assert {key: (m.status, len(m.times_s)) for key, m in raced.items()} == {
-        "a": (Status.OK, 4),
-        "b": (Status.OK, 4),
-    }
+    assert list(raced) == ["a", "b"] and all(m.ok for m in raced.values())
+    a, b = (len(m.times_s) for m in raced.values())
+    assert a == b and 4 <= a <= 16, "pairs, and more of them while the two cannot be told apart"
     assert [key for key, _ in collect(runner, 1)] == ["before"]
     assert runner.race([], rounds=4) == {}
 

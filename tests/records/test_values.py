@@ -3,10 +3,11 @@
 import json
 import uuid
 
+import numpy as np
 import pytest
 
 from tunesmith.ir import DType
-from tunesmith.records import Measurement, Peaks, Protocol, Status, Target, new_id
+from tunesmith.records import Measurement, Peaks, Protocol, Status, Target, lead_of, new_id
 
 PEAKS = Peaks(100.0, 50.0, 200.0, 100.0, 60.0, 20.0)
 TARGET = Target(
@@ -55,3 +56,25 @@ def test_ids_are_version_7_and_sort_by_time() -> None:
     ids = [new_id() for _ in range(200)]
     assert all(uuid.UUID(i).version == 7 for i in ids)
     assert [i[:13] for i in ids] == sorted(i[:13] for i in ids)
+
+
+def test_a_lead_is_sure_only_where_the_pairs_agree() -> None:
+    rng = np.random.default_rng(1)
+    noise = rng.lognormal(0.0, 0.02, (2, 40))
+    lead = lead_of(list(noise[0]), list(1.05 * noise[1]))
+    assert lead is not None and lead.is_sure and lead.low < lead.ratio < lead.high
+    even = lead_of(list(noise[0]), list(noise[1]))
+    assert even is not None and not even.is_sure
+    assert lead_of([1.0] * 5, [2.0] * 5) is None, "five pairs cannot tell"
+    assert lead_of([1.0] * 6, [2.0] * 6) is not None
+
+
+@pytest.mark.parametrize("n", [6, 10, 17, 40])
+def test_the_interval_of_a_lead_holds_the_truth_as_often_as_it_says(n: int) -> None:
+    rng = np.random.default_rng(n)
+    held = 0
+    for _ in range(2000):
+        lead = lead_of([1.0] * n, list(rng.lognormal(0.1, 0.3, n)))
+        assert lead is not None
+        held += lead.low <= np.exp(0.1) <= lead.high
+    assert held >= 0.94 * 2000
