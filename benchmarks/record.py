@@ -42,6 +42,7 @@ from tunesmith.tuning.workload import workload_of
 IN_FLIGHT = 16
 SAVE_EVERY_S = 30.0
 MOST_ROWS = 1_000_000
+FEW, AGREE = 3, 4
 PROTOCOL = Protocol(samples=5, sample_s=0.002, warmup_s=0.001)
 
 
@@ -59,19 +60,25 @@ def tuned(program: Program, space: Space, trials: int, seed: int) -> list[Candid
 
 
 def part(space: Space, best: Sequence[Candidate], sketches: int, most: int) -> tuple[Sketch, ...]:
-    """The sketches that did best, their knobs thinned so that there are at most so many candidates."""
-    first: dict[int, tuple[int, ...]] = {}
+    """The sketches that did best, their knobs thinned so that there are at most so many candidates.
+
+    A knob of few values on which the best candidates agree keeps that one, so that others can keep more.
+    """
+    first: dict[int, list[tuple[int, ...]]] = {}
     for c in best:
-        if len(first) < sketches:
-            first.setdefault(c.sketch, c.row)
-    kept = [(space.sketches[i], row) for i, row in first.items()]
+        if c.sketch in first or len(first) < sketches:
+            first.setdefault(c.sketch, []).append(c.row)
+    kept = [(space.sketches[i], rows[0]) for i, rows in first.items()]
     counts = {k.name: len(k.values) for s, _ in kept for k in s.knobs}
+    for i, rows in first.items():
+        for n, knob in enumerate(space.sketches[i].knobs):
+            if len(knob.values) <= FEW and len({r[n] for r in rows[:AGREE]}) == 1 < len(rows):
+                counts[knob.name] = 1
     while True:
         trimmed = tuple(trim(s, row, counts) for s, row in kept)
         if all(s.size <= MOST_ROWS for s in trimmed) and sum(len(rows_of(s)) for s in trimmed) <= most:
             return trimmed
-        widest = max(counts, key=lambda n: (counts[n] > 2, counts[n]))
-        counts[widest] -= 1
+        counts[max(counts, key=lambda n: counts[n])] -= 1
 
 
 def trim(sketch: Sketch, row: tuple[int, ...], counts: dict[str, int]) -> Sketch:

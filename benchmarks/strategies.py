@@ -34,8 +34,16 @@ class Blind:
     def __init__(self, seed: int) -> None:
         self.rng = np.random.default_rng(seed)
 
-    def predict(self, sketch: int, population: NDArray[np.int64]) -> NDArray[np.float64]:
-        return self.rng.uniform(1.0, 1.001, len(population))
+    def features(self, sketch: int, population: NDArray[np.int64]) -> NDArray[np.float32]:
+        return np.zeros((len(population), 1), dtype=np.float32)
+
+    def predict(self, sketches: NDArray[np.int64], features: NDArray[np.float32]) -> NDArray[np.float64]:
+        return self.rng.uniform(1.0, 1.001, len(features))
+
+    def imagine(
+        self, sketches: NDArray[np.int64], features: NDArray[np.float32], rng: np.random.Generator
+    ) -> NDArray[np.float64]:
+        return self.predict(sketches, features)
 
     def observe(self, outcomes: Sequence[tuple[int, tuple[int, ...], float | None]]) -> None:
         pass
@@ -63,7 +71,7 @@ def _prior(r: Recording, seed: int) -> Ranker:
     return PriorAlone(r.program, r.sketches, r.target, seed)
 
 
-_RANDOM = SearchConfig(explore=1.0, explore_early=1.0, descend_share=0.0, greed=0.0, generations=0)
+_RANDOM = SearchConfig(descend_share=0.0, generations=0, early=0)
 STRATEGIES = {
     "random": Strategy(lambda r, s: Blind(s), _RANDOM, "candidates at random"),
     "evolution": Strategy(

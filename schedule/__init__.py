@@ -1,5 +1,6 @@
 """How it is computed: steps, schedules, replay, lowering."""
 
+from tunesmith.schedule.identity import Identity, identity
 from tunesmith.schedule.limits import Limits
 from tunesmith.schedule.lower import lower, lower_state
 from tunesmith.schedule.sketch import TAILS, Ceiling, Hole, Knob, Sketch
@@ -38,6 +39,7 @@ __all__ = [
     "ComputeAt",
     "Fuse",
     "Hole",
+    "Identity",
     "IllegalStep",
     "Inline",
     "Knob",
@@ -57,6 +59,7 @@ __all__ = [
     "Tail",
     "Unroll",
     "Vectorize",
+    "identity",
     "lower",
     "lower_state",
     "replay",

@@ -1,13 +1,20 @@
-"""Search: proposes candidates and is told how they did. It measures, stores and prints nothing."""
+"""Search: proposes candidates and is told how they did. It measures, stores and prints nothing.
 
-from collections.abc import Sequence
+A pool of candidates is kept for every sketch, their features computed once. Each round the most promising
+sketches breed and some others get fresh blood; then all pools are ranked with what the model knows by now:
+
+    propose = some near the best measured + the best predicted + some best by a draw of what is not known yet
+"""
+
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tunesmith.schedule import Schedule, Sketch
+from tunesmith.schedule import Identity, IllegalStep, Schedule, Sketch, identity
 from tunesmith.search.config import SearchConfig
+from tunesmith.search.pool import Pool
 from tunesmith.search.population import (
     Population,
     crossover,
@@ -22,6 +29,9 @@ from tunesmith.search.space import Space
 
 __all__ = ["Candidate", "Search"]
 
+_SMALL = 4096  # candidates of a sketch that are all looked at
+_CARRIED = 4  # mutants of a good candidate that is carried over to another sketch
+
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
@@ -31,20 +41,11 @@ class Candidate:
     row: tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class _Scored:
-    """Candidates of one sketch with predicted seconds, best first."""
-
-    sketch: int
-    rows: Population
-    seconds: NDArray[np.float64]
-
-
 class Search:
     """Evolution on predicted cost, then descent on measured times.
 
     Deterministic: the same space, model, seed and sequence of calls give the same candidates. Nothing is
-    proposed twice. Not thread-safe.
+    proposed twice, nor what would be the same code. Not thread-safe.
     """
 
     def __init__(
@@ -55,10 +56,9 @@ class Search:
         self.rng = rng
         self.config = config or SearchConfig()
         self.proposed: set[Candidate] = set()
-        self.codes: set[str] = set()
+        self.codes: set[Identity] = set()
         self.measured: list[tuple[float, Candidate]] = []
-        self.elite: dict[int, Population] = {}
-        self.promise: dict[int, float] = {}
+        self.pools: dict[int, Pool] = {}
 
     def schedule(self, candidate: Candidate) -> Schedule:
         return self.space.sketches[candidate.sketch].decode(candidate.row)
@@ -76,122 +76,142 @@ class Search:
 
     def forget(self, schedules: Sequence[Schedule]) -> None:
         """Schedules that are known already and must not be proposed."""
-        self.codes.update(s.hash for s in schedules)
+        for s in schedules:
+            self._is_new(s)
 
     def propose(self, count: int) -> list[Candidate]:
         """Up to ``count`` new candidates, the most promising first; fewer when the space runs out."""
         chosen: list[Candidate] = []
         early = len(self.measured) < self.config.descend_after
+        self._breed()
         if not early:
-            self._take(chosen, self._descend(), round(count * self.config.descend_share))
-        scored = self._evolve()
-        explore = round(count * (self.config.explore_early if early else self.config.explore))
-        self._take(chosen, _merge(scored), count - explore)
-        self._take(chosen, self._varied(scored, 8 * count), count)
+            self._take(chosen, self._near_the_best(), round(count * self.config.descend_share))
+        explored = round(count * (self.config.explore_early if early else self.config.explore))
+        ranking = self._ranking()
+        self._take(chosen, ranking, count - explored)
+        while len(chosen) < count and self._take(chosen, self._drawn(), len(chosen) + 1):
+            pass
+        self._take(chosen, ranking, count)
         if len(chosen) < count:
             self._take(chosen, self._random(), count)
         return chosen
 
-    def _take(self, chosen: list[Candidate], candidates: Sequence[Candidate], until: int) -> None:
-        """Add candidates whose schedule is new, up to a number."""
+    def _take(self, chosen: list[Candidate], candidates: Iterable[Candidate], until: int) -> bool:
+        """Add candidates whose code is new, up to a number; whether there were enough."""
+        if len(chosen) >= until:
+            return True
         for c in candidates:
-            if len(chosen) >= until:
-                return
-            if c in self.proposed:
-                continue
-            self.proposed.add(c)
-            code = self.schedule(c).hash
-            if code not in self.codes:
-                self.codes.add(code)
-                chosen.append(c)
+            if c not in self.proposed:
+                self.proposed.add(c)
+                if self._is_new(self.schedule(c)):
+                    chosen.append(c)
+                    if len(chosen) >= until:
+                        return True
+        return False
 
-    # -- where candidates come from -----------------------------------------------------------------------
+    def _is_new(self, schedule: Schedule) -> bool:
+        """Whether no schedule of the same code was seen; from now on it was."""
+        try:
+            code = identity(self.space.program, schedule)
+        except IllegalStep:  # of another space
+            return False
+        new = code not in self.codes
+        self.codes.add(code)
+        return new
 
-    def _evolve(self) -> list[_Scored]:
-        """A population of every sketch, bettered over some generations; the best live on in the next call."""
-        chosen = self._chosen()
-        share = max(16, self.config.population // len(chosen))
-        scored = [self._score(i, self._initial(i, share)) for i in chosen]
-        self.promise.update((s.sketch, float(s.seconds[0])) for s in scored if len(s.rows))
-        leaders = {s.sketch for s in sorted(scored, key=self._best_of)[: self.config.bred]}
-        share = max(share // 2, 64)
-        for _ in range(self.config.generations):
-            scored = [self._next_generation(s, share) if s.sketch in leaders else s for s in scored]
-        self.elite.update((s.sketch, s.rows[: self.config.parents]) for s in scored)
-        return scored
+    # -- evolution ----------------------------------------------------------------------------------------
 
-    def _best_of(self, scored: _Scored) -> float:
-        return float(scored.seconds[0]) if len(scored.rows) else float("inf")
+    def _breed(self) -> None:
+        """Fresh candidates, and children of the best in the most promising sketches."""
+        config, sketches = self.config, self.space.sketches
+        first = not self.pools
+        if first:
+            share = max(64, config.first // len(sketches))
+            for i, sketch in enumerate(sketches):
+                self.pools[i] = Pool.of(i, sample(sketch, share, self.rng), self.model)
+        else:
+            for i in self.rng.permutation(len(sketches))[: config.watched]:
+                self.pools[int(i)].add(self._blood(int(i)))
+        for _ in range(config.early if first else config.generations):
+            for pool, seconds in self._promising():
+                order = np.argsort(seconds, kind="stable")
+                pool.add(self._children(pool, order))
+        for pool in self.pools.values():
+            if len(pool) > 2 * config.kept:
+                pool.keep(np.argsort(pool.seconds(), kind="stable")[: config.kept])
 
-    def _chosen(self) -> list[int]:
-        """Sketches to look at now: all at first and where there are few, then the most promising and some
-        others in turn."""
-        count, most = len(self.space.sketches), self.config.watched
-        if count <= most or not self.promise:
-            return list(range(count))
-        ranked = sorted(range(count), key=lambda i: self.promise.get(i, float("inf")))
-        others = self.rng.permutation(ranked[most:])[: most // 4]
-        return sorted({*ranked[:most], *(c.sketch for _, c in self.measured[:3]), *map(int, others)})
+    def _promising(self) -> list[tuple[Pool, NDArray[np.float64]]]:
+        """The pools to breed, with predicted seconds: those with the best predictions."""
+        found = [
+            (p, p.seconds()) for p in self.pools.values() if len(p) and self.space.sketches[p.sketch].knobs
+        ]
+        found.sort(key=lambda f: (float(f[1].min()), f[0].sketch))
+        return found[: self.config.bred]
 
-    def _initial(self, sketch: int, count: int) -> Population:
-        shape = self.space.sketches[sketch]
-        elite = self.elite.get(sketch)
-        rows = [sample(shape, count if elite is None else count // 2, self.rng)]
-        rows += [] if elite is None else [elite]
+    def _blood(self, i: int) -> Population:
+        """Random candidates, and the best measured ones carried over from their sketches."""
+        sketch = self.space.sketches[i]
+        rows = [sample(sketch, self.config.fresh, self.rng)]
         for _, best in self.measured[: self.config.descend_from]:
-            source = self.space.sketches[best.sketch]
-            seed = transplant(source, best.row, shape, self.rng)
-            rows += [seed] + [mutate(shape, seed, self.rng) for _ in range(4)]
+            seed = transplant(self.space.sketches[best.sketch], best.row, sketch, self.rng)
+            rows += [seed] + [mutate(sketch, seed, self.rng) for _ in range(_CARRIED)]
         return np.concatenate(rows)
 
-    def _score(self, sketch: int, rows: Population) -> _Scored:
-        rows = np.unique(rows, axis=0)
-        return _ordered(sketch, rows, self.model.predict(sketch, rows))
-
-    def _next_generation(self, scored: _Scored, count: int) -> _Scored:
-        sketch = self.space.sketches[scored.sketch]
-        parents = scored.rows[: self.config.parents]
-        if not sketch.knobs or not len(parents):
-            return scored
+    def _children(self, pool: Pool, order: NDArray[np.int64]) -> Population:
+        sketch, count = self.space.sketches[pool.sketch], self.config.children
+        parents = pool.rows[order[: self.config.parents]]
         weights = 1.0 / np.arange(1, len(parents) + 1)
         weights /= weights.sum()
         a = parents[self.rng.choice(len(parents), size=count, p=weights)]
-        b = parents[self.rng.choice(len(parents), size=count // 2, p=weights)]
-        children = np.concatenate([mutate(sketch, a, self.rng), crossover(sketch, a[: len(b)], b, self.rng)])
-        new = self._score(scored.sketch, children)
-        rows, first = np.unique(np.concatenate([parents, new.rows]), axis=0, return_index=True)
-        seconds = np.concatenate([scored.seconds[: len(parents)], new.seconds])[first]
-        return _ordered(scored.sketch, rows, seconds)
+        b = parents[self.rng.choice(len(parents), size=count // 3, p=weights)]
+        crossed = crossover(sketch, a[: len(b)], b, self.rng)
+        return np.concatenate([mutate(sketch, a[len(b) :], self.rng), crossed])
 
-    def _descend(self) -> list[Candidate]:
+    # -- what to measure next -----------------------------------------------------------------------------
+
+    def _ranking(self) -> Iterable[Candidate]:
+        """All pools by predicted time; of candidates that the model cannot tell apart, the first."""
+        sketches, features = self._all()
+        return self._ordered(sketches, self.model.predict(sketches, features))
+
+    def _drawn(self) -> Iterable[Candidate]:
+        """All pools by what the times might be."""
+        sketches, features = self._all()
+        return self._ordered(sketches, self.model.imagine(sketches, features, self.rng))
+
+    def _all(self) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        pools = list(self.pools.values())
+        sketches = np.repeat([p.sketch for p in pools], [len(p) for p in pools])
+        return sketches, np.concatenate([p.features for p in pools])
+
+    def _ordered(self, sketches: NDArray[np.int64], seconds: NDArray[np.float64]) -> Iterable[Candidate]:
+        starts = dict(zip(self.pools, np.cumsum([0, *(len(p) for p in self.pools.values())]), strict=False))
+        last = (-1, -1.0)
+        for i in np.argsort(seconds, kind="stable"):
+            sketch = int(sketches[i])
+            if (sketch, seconds[i]) != last:
+                yield Candidate(sketch, tuple(map(int, self.pools[sketch].rows[i - starts[sketch]])))
+            last = (sketch, float(seconds[i]))
+
+    def _near_the_best(self) -> list[Candidate]:
         """Neighbours of the best measured candidates, by predicted time."""
         found: list[tuple[float, Candidate]] = []
         for _, best in self.measured[: self.config.descend_from]:
             rows = neighbours(self.space.sketches[best.sketch], best.row)
             if len(rows):
-                seconds = self.model.predict(best.sketch, rows)
+                features = self.model.features(best.sketch, rows)
+                seconds = self.model.predict(np.full(len(rows), best.sketch), features)
                 found += [
-                    (t, Candidate(best.sketch, tuple(map(int, r))))
+                    (float(t), Candidate(best.sketch, tuple(map(int, r))))
                     for t, r in zip(seconds, rows, strict=True)
                 ]
         return [c for _, c in sorted(found, key=lambda f: (f[0], f[1].sketch, f[1].row))]
-
-    def _varied(self, scored: list[_Scored], count: int) -> list[Candidate]:
-        """Candidates drawn at random, the likelier the faster they are predicted to be."""
-        entries = _entries(scored, None)
-        if not entries:
-            return []
-        seconds = np.array([e[0] for e in entries])
-        weights = (seconds.min() / seconds) ** self.config.greed
-        count = min(count, int(np.count_nonzero(weights)))
-        chosen = self.rng.choice(len(entries), size=count, replace=False, p=weights / weights.sum())
-        return [Candidate(*entries[i][1:]) for i in chosen]
 
     def _random(self) -> list[Candidate]:
         """Candidates at random; all of a small space."""
         out = []
         for i, sketch in enumerate(self.space.sketches):
-            rows = _grid(sketch) if sketch.size <= 4096 else sample(sketch, 64, self.rng)
+            rows = _grid(sketch) if sketch.size <= _SMALL else sample(sketch, 64, self.rng)
             out += [Candidate(i, tuple(map(int, r))) for r in rows]
         order = self.rng.permutation(len(out))
         return [out[i] for i in order]
@@ -203,22 +223,3 @@ def _grid(sketch: Sketch) -> Population:
         return np.zeros((1, 0), dtype=np.int64)
     rows: Population = np.indices([len(k.values) for k in sketch.knobs]).reshape(len(sketch.knobs), -1).T
     return rows[satisfies(sketch, rows)]
-
-
-def _ordered(sketch: int, rows: Population, seconds: NDArray[np.float64]) -> _Scored:
-    order = np.argsort(seconds, kind="stable")
-    return _Scored(sketch, rows[order], seconds[order])
-
-
-def _entries(scored: list[_Scored], most: int | None) -> list[tuple[float, int, tuple[int, ...]]]:
-    """Predicted seconds, sketch and row; of candidates that the model cannot tell apart, the first."""
-    out = []
-    for s in scored:
-        _, first = np.unique(s.seconds[:most], return_index=True)
-        out += [(float(s.seconds[i]), s.sketch, tuple(map(int, s.rows[i]))) for i in sorted(first)]
-    return out
-
-
-def _merge(scored: list[_Scored]) -> list[Candidate]:
-    """All candidates by predicted time."""
-    return [Candidate(sketch, row) for _, sketch, row in sorted(_entries(scored, 64))]
