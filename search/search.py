@@ -18,17 +18,9 @@ from tunesmith.search.population import (
     transplant,
 )
 from tunesmith.search.ports import CostModel
-from tunesmith.search.space import Space
+from tunesmith.search.space import Candidate, Space
 
-__all__ = ["Candidate", "Search"]
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A point of the space: the index of a sketch and one knob index a knob."""
-
-    sketch: int
-    row: tuple[int, ...]
+__all__ = ["Search"]
 
 
 @dataclass(frozen=True)
@@ -61,7 +53,7 @@ class Search:
         self.promise: dict[int, float] = {}
 
     def schedule(self, candidate: Candidate) -> Schedule:
-        return self.space.sketches[candidate.sketch].decode(candidate.row)
+        return self.space.decode(candidate)
 
     @property
     def exhausted(self) -> bool:
