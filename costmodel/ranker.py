@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tunesmith.costmodel.features import Features, features_of
+from tunesmith.costmodel.model import Model
 from tunesmith.costmodel.structure import structure
 from tunesmith.ir.program import Program
 from tunesmith.records import Target
@@ -32,17 +33,22 @@ _STALE = 0.02  # what a candidate loses for each one measured that has the very 
 
 
 class Ranker:
-    """Predicts seconds: the analytic prior times exp(residual), the residual learnt from measurements.
+    """Predicts seconds: the analytic prior times exp(residual). The residual is what a pretrained model says,
+    if there is one, and what is learnt from measurements on top of it.
 
     Failed candidates do not enter the regression; sketches in which most candidates fail are predicted to
     be slow. Deterministic for the same observations and seed. Not thread-safe.
     """
 
-    def __init__(self, program: Program, sketches: Sequence[Sketch], target: Target, seed: int = 0) -> None:
+    def __init__(
+        self, program: Program, sketches: Sequence[Sketch], target: Target, seed: int = 0,
+        pretrained: Model | None = None,
+    ) -> None:  # fmt: skip
         self.program = program
         self.sketches = tuple(sketches)
         self.target = target
         self.seed = seed
+        self.pretrained = pretrained
         self._rows: list[NDArray[np.float32]] = []
         self._residuals: list[float] = []
         self._outcomes = np.zeros((len(self.sketches), 2))  # failed, succeeded
@@ -55,12 +61,16 @@ class Ranker:
         f = self._features(sketch, population)
         failed, succeeded = self._outcomes[sketch]
         trust = (succeeded + 2.0) / (failed + succeeded + 2.0)
-        residual: Any = self._offset
+        residual: Any = self._offset + self._base(f.matrix)
         if self._trees is not None:
             residual = residual + self._trees.inplace_predict(f.matrix)
         seen = np.array([self._seen.get(row.tobytes(), 0) for row in f.matrix])
         seconds: NDArray[np.float64] = f.prior_s * np.exp(residual) * (1 + _STALE * seen) / trust
         return seconds
+
+    def _base(self, matrix: NDArray[np.float32]) -> NDArray[np.float64]:
+        """The residual before anything of this task is measured."""
+        return np.zeros(len(matrix)) if self.pretrained is None else self.pretrained.residual(matrix)
 
     def _features(self, sketch: int, population: NDArray[np.int64]) -> Features:
         if sketch not in self._structures:
@@ -79,9 +89,10 @@ class Ranker:
 
     def _learn(self, sketch: int, timed: list[tuple[tuple[int, ...], float]]) -> None:
         f = self._features(sketch, np.array([row for row, _ in timed], dtype=np.int64))
-        for features, prior_s, (_, seconds) in zip(f.matrix, f.prior_s, timed, strict=True):
+        left = np.log([seconds for _, seconds in timed] / f.prior_s) - self._base(f.matrix)
+        for features, residual in zip(f.matrix, left, strict=True):
             self._rows.append(features)
-            self._residuals.append(float(np.log(seconds / prior_s)))
+            self._residuals.append(float(residual))
             key = features.tobytes()
             self._seen[key] = self._seen.get(key, 0) + 1
 

@@ -24,6 +24,7 @@ from tunesmith.search import Candidate, Search, Space, derive
 from tunesmith.search.default import default_schedule
 from tunesmith.tuning.feasible import check_memory
 from tunesmith.tuning.pipeline import Pipeline, Trial, run_task
+from tunesmith.tuning.pretrained import pretrained
 from tunesmith.tuning.recording import Recorder, TrialStore, schedule_of
 from tunesmith.tuning.types import Event, Observer, StoppedBy, TuneOptions, TuneResult
 from tunesmith.tuning.workload import workload_of
@@ -133,7 +134,8 @@ class _Run:
     def _search(self, history: list[Record]) -> tuple[Space, Search]:
         began = time.perf_counter()
         space = derive(self.program, self.target)
-        ranker = Ranker(self.program, space.sketches, self.target, self.options.seed)
+        model = pretrained().model
+        ranker = Ranker(self.program, space.sketches, self.target, self.options.seed, model)
         search = Search(space, ranker, np.random.default_rng(self.options.seed))
         default = default_schedule(self.program, self.target)
         known = [(schedule_of(r), r) for r in history]
