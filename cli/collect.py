@@ -13,7 +13,7 @@ from tunesmith.cli.interrupt import interruptible
 from tunesmith.cli.output import emit_json, format_time, line, note
 
 if TYPE_CHECKING:
-    from tunesmith.tuning.collect import CollectResult, TaskDone
+    from tunesmith.tuning.collection import CollectResult, TaskDone
 
 __all__ = ["EXAMPLES", "SUMMARY", "arguments", "run"]
 

@@ -48,9 +48,9 @@ class Recipe:
 
     seed: int = 0
     objective: Objective = Objective.WITHIN
-    rounds: int = 150
+    rounds: int = 300
     depth: int = 6
-    eta: float = 0.08
+    eta: float = 0.05
     least_weight: float = 8.0
     smoothing: float = 4.0
     rows: float = 0.7

@@ -18,7 +18,7 @@ __all__ = ["sample_schedules"]
 _BEST, _MUTANTS, _FAIR = 0.25, 0.25, 0.25  # of the candidates; the rest is random
 _TOURNAMENT = 8  # random candidates of a sketch of which the best predicted is a fair one
 _HOPELESS = 40.0  # predicted times the best: takes long to measure, and no search would try it
-_ATTEMPTS = 6  # draws a candidate, before the space is taken to have no more
+_PASSES = 6  # draws of what is missing, before the space is taken to have no more
 
 
 def sample_schedules(
@@ -44,45 +44,51 @@ class _Mixture:
         best = Search(self.space, self.model, self.rng).propose(max(1, round(_BEST * count)))
         for candidate in best:
             self._add(candidate)
-        self.limit_s = _HOPELESS * min((self._seconds(c) for c in best), default=float("inf"))
-        self._fill(round((_BEST + _MUTANTS) * count), lambda: self._mutant(best))
-        self._fill(round((_BEST + _MUTANTS + _FAIR) * count), lambda: self._fair(_TOURNAMENT))
-        self._fill(count, lambda: self._fair(1))
+        if best:
+            self.limit_s = _HOPELESS * min(self._seconds(c) for c in best)
+            self._fill(round((_BEST + _MUTANTS) * count), lambda n: self._mutants(best, n))
+        self._fill(round((_BEST + _MUTANTS + _FAIR) * count), lambda n: self._random(n, _TOURNAMENT))
+        self._fill(count, lambda n: self._random(n, 1))
         return tuple(self.chosen.values())
 
-    def _fill(self, until: int, draw: Callable[[], Candidate | None]) -> None:
-        for _ in range(_ATTEMPTS * until):
+    def _fill(self, until: int, draw: Callable[[int], list[Candidate]]) -> None:
+        for _ in range(_PASSES):
+            for candidate in draw(until - len(self.chosen)):
+                self._add(candidate)
             if len(self.chosen) >= until:
                 return
-            candidate = draw()
-            if candidate is not None and self._seconds(candidate) <= self.limit_s:
-                self._add(candidate)
 
     def _add(self, candidate: Candidate) -> None:
         schedule = self.space.decode(candidate)
         self.chosen.setdefault(schedule.hash, schedule)
 
     def _seconds(self, candidate: Candidate) -> float:
-        return float(self._predict(candidate.sketch, np.array([candidate.row], dtype=np.int64))[0])
+        row = np.array([candidate.row], dtype=np.int64)
+        return float(self.model.predict(candidate.sketch, row)[0])
 
-    def _predict(self, sketch: int, rows: NDArray[np.int64]) -> NDArray[np.float64]:
-        return self.model.predict(sketch, rows)
+    def _mutants(self, parents: Sequence[Candidate], count: int) -> list[Candidate]:
+        """Of parents drawn evenly, sketch by sketch: predictions are dear for few rows at a time."""
+        drawn = [parents[i] for i in self.rng.integers(len(parents), size=count)]
+        out: list[Candidate] = []
+        for sketch in sorted({p.sketch for p in drawn}):
+            rows = np.array([p.row for p in drawn if p.sketch == sketch], dtype=np.int64)
+            out += self._best_of(sketch, mutate(self.space.sketches[sketch], rows, self.rng), 1)
+        return out
 
-    def _mutant(self, parents: Sequence[Candidate]) -> Candidate | None:
-        if not parents:
-            return None
-        parent = parents[int(self.rng.integers(len(parents)))]
-        row = np.array([parent.row], dtype=np.int64)
-        return _first(parent.sketch, mutate(self.space.sketches[parent.sketch], row, self.rng))
+    def _random(self, count: int, of: int) -> list[Candidate]:
+        """The best predicted of ``of`` random candidates of a random sketch, ``count`` times."""
+        drawn = np.bincount(self.rng.integers(len(self.space.sketches), size=count))
+        out: list[Candidate] = []
+        for sketch in map(int, np.flatnonzero(drawn)):
+            rows = sample(self.space.sketches[sketch], of * int(drawn[sketch]), self.rng)
+            out += self._best_of(sketch, rows, of)
+        return out
 
-    def _fair(self, of: int) -> Candidate | None:
-        """The best predicted of some random candidates of a random sketch."""
-        sketch = int(self.rng.integers(len(self.space.sketches)))
-        rows = sample(self.space.sketches[sketch], of, self.rng)
-        if len(rows) > 1:
-            rows = rows[[int(np.argmin(self._predict(sketch, rows)))]]
-        return _first(sketch, rows)
-
-
-def _first(sketch: int, rows: NDArray[np.int64]) -> Candidate | None:
-    return Candidate(sketch, tuple(map(int, rows[0]))) if len(rows) else None
+    def _best_of(self, sketch: int, rows: NDArray[np.int64], of: int) -> list[Candidate]:
+        """The best predicted of every ``of`` rows, unless it is hopeless."""
+        if not len(rows):
+            return []
+        seconds = self.model.predict(sketch, rows)
+        starts = range(0, len(rows), of)
+        firsts = [start + int(np.argmin(seconds[start : start + of])) for start in starts]
+        return [Candidate(sketch, tuple(map(int, rows[i]))) for i in firsts if seconds[i] <= self.limit_s]
