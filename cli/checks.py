@@ -14,6 +14,7 @@ __all__ = [
     "Check",
     "Level",
     "check_c_compiler",
+    "check_cost_model",
     "check_database",
     "check_disk",
     "check_governor",
@@ -127,6 +128,14 @@ def check_c_compiler() -> Check:
         return Check("c compiler", Level.OK, found)
     advice = "tuning works without; to write shared libraries install one, e.g. apt-get install gcc libc6-dev"
     return Check("c compiler", Level.WARNING, f"no {wanted}, gcc or clang found", advice)
+
+
+def check_cost_model() -> Check:
+    from tunesmith.tuning.pretrained import pretrained
+
+    found = pretrained()
+    advice = "train one for this version, or unset TUNESMITH_MODEL" if not found.expected else ""
+    return Check("cost model", Level.OK if found.expected else Level.WARNING, found.reason, advice)
 
 
 def check_database(url: str | None) -> Check:

@@ -18,6 +18,7 @@ __all__ = [
     "WHAT_HELP",
     "Parser",
     "add_common",
+    "comma_list",
     "dispatch",
     "positive_float",
     "positive_int",
@@ -31,6 +32,8 @@ COMMANDS = {
     "query": "list workloads and records of the database",
     "show": "print a program, schedule, loop nest, LLVM IR, assembly or record",
     "serve": "run the HTTP service",
+    "collect": "measure many tasks for the cost model to learn from",
+    "train": "train the cost model on a database, and evaluate it",
     "doctor": "check that this machine is fit for tuning",
 }
 
@@ -106,6 +109,11 @@ def add_common(parser: argparse.ArgumentParser, *, db: bool = True) -> None:
             "--db", metavar="URL", help="default: $TUNESMITH_DB, else a file in your data folder"
         )
     parser.add_argument("--json", action="store_true", help="write one JSON object to standard output")
+
+
+def comma_list(text: str) -> tuple[str, ...]:
+    """Names between commas."""
+    return tuple(name for name in (part.strip() for part in text.split(",")) if name)
 
 
 def positive_int(text: str) -> int:

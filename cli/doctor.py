@@ -16,8 +16,8 @@ __all__ = ["EXAMPLES", "SUMMARY", "arguments", "run"]
 
 SUMMARY = """\
 Check what tuning needs: Python, LLVM, the CPU and its measured peaks, quiet cores, the OpenMP runtime, a C
-compiler, the database, disk space, and a small search from end to end. Exit code 1 if something essential is
-broken."""
+compiler, the cost model, the database, disk space, and a small search from end to end. Exit code 1 if
+something essential is broken."""
 
 EXAMPLES = ("tunesmith doctor", "tunesmith doctor --quick --json")
 
@@ -55,6 +55,7 @@ def _checks(args: argparse.Namespace) -> Iterator[Check]:
     yield from _guarded("load", checks.check_load)
     yield from _guarded("openmp", checks.check_openmp)
     yield from _guarded("c compiler", checks.check_c_compiler)
+    yield from _guarded("cost model", checks.check_cost_model)
     yield from _guarded("database", lambda: checks.check_database(url))
     yield from _guarded("disk", lambda: checks.check_disk(url))
     if not args.quick:

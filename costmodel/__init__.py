@@ -1,6 +1,23 @@
-"""Cost models: features over populations, the analytic prior, the ranker."""
+"""Cost models: features over populations, the analytic prior, pretrained models, the ranker."""
 
 from tunesmith.costmodel.features import NAMES, VERSION, Features, features
+from tunesmith.costmodel.model import Found, Model, ModelError, find_model, load_model, save_model
 from tunesmith.costmodel.ranker import Ranker
+from tunesmith.costmodel.training import Objective, Recipe, Samples
 
-__all__ = ["NAMES", "VERSION", "Features", "Ranker", "features"]
+__all__ = [
+    "NAMES",
+    "VERSION",
+    "Features",
+    "Found",
+    "Model",
+    "ModelError",
+    "Objective",
+    "Ranker",
+    "Recipe",
+    "Samples",
+    "features",
+    "find_model",
+    "load_model",
+    "save_model",
+]

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tunesmith.costmodel.features import NAMES, features_of
+from tunesmith.costmodel.model import Model
 from tunesmith.costmodel.structure import structure
 from tunesmith.ir.program import Program
 from tunesmith.records import Target
@@ -31,22 +32,27 @@ _PARAMS = {
 _ROUNDS = 50
 _MEMBERS = 3  # of the ensemble: their mean predicts, their disagreement is what is not known
 _DOUBT = 0.2  # standard deviation of the log of a prediction that nothing was learnt for
-_STEEP = 2.0  # how much more a candidate near the best counts, per factor of e in time
+_STEEP = 0.5  # how much more a candidate near the best counts, per factor of e in time
 
 
 class Ranker:
-    """Predicts seconds: the analytic prior times exp(residual). The residual is learnt from measurements by
-    an ensemble of trees, each member from a resample of them (L. Breiman, Machine Learning 24, 1996).
+    """Predicts seconds: the analytic prior times exp(residual). The residual is what a pretrained model says,
+    if there is one, and what is learnt from measurements on top of it: by an ensemble of trees, each member
+    from a resample of them (L. Breiman, Machine Learning 24, 1996).
 
     Failed candidates do not enter the regression; sketches in which most candidates fail are predicted to
     be slow. Deterministic for the same observations and seed. Not thread-safe.
     """
 
-    def __init__(self, program: Program, sketches: Sequence[Sketch], target: Target, seed: int = 0) -> None:
+    def __init__(
+        self, program: Program, sketches: Sequence[Sketch], target: Target, seed: int = 0,
+        pretrained: Model | None = None,
+    ) -> None:  # fmt: skip
         self.program = program
         self.sketches = tuple(sketches)
         self.target = target
         self.seed = seed
+        self.pretrained = pretrained
         self._rows: list[NDArray[np.float32]] = []
         self._seconds: list[float] = []
         self._outcomes = np.zeros((len(self.sketches), 2))  # failed, succeeded
@@ -62,7 +68,10 @@ class Ranker:
         if sketch not in self._structures:
             self._structures[sketch] = structure(self.program, self.sketches[sketch])
         f = features_of(self._structures[sketch], self.sketches[sketch], population, self.target)
-        return np.column_stack([f.matrix, np.log(f.prior_s).astype(np.float32)])
+        log_s = np.log(f.prior_s)
+        if self.pretrained is not None:
+            log_s = log_s + self.pretrained.residual(f.matrix)
+        return np.column_stack([f.matrix, log_s.astype(np.float32)])
 
     def predict(self, sketches: NDArray[np.int64], features: NDArray[np.float32]) -> NDArray[np.float64]:
         learnt = np.zeros(len(features))

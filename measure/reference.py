@@ -38,6 +38,7 @@ _MOST_AMPLIFIED = 1e4
 _AMPLIFIERS = {
     UnaryOp.EXP, UnaryOp.EXP2, UnaryOp.LOG, UnaryOp.LOG2, UnaryOp.LOG10, UnaryOp.SIN, UnaryOp.COS,
     UnaryOp.SQRT, UnaryOp.RSQRT, BinaryOp.DIV, BinaryOp.POW,
+    UnaryOp.TANH, UnaryOp.SIGMOID, UnaryOp.ERF,  # errors of a large sum against results of at most 1
 }  # fmt: skip
 
 

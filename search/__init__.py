@@ -2,7 +2,7 @@
 
 from tunesmith.search.config import SearchConfig
 from tunesmith.search.ports import CostModel
-from tunesmith.search.search import Candidate, Search
-from tunesmith.search.space import Space, derive
+from tunesmith.search.search import Search
+from tunesmith.search.space import Candidate, Space, derive
 
 __all__ = ["Candidate", "CostModel", "Search", "SearchConfig", "Space", "derive"]

@@ -6,7 +6,7 @@ from typing import Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["CostModel", "Features"]
+__all__ = ["CostModel", "Features", "seconds_of"]
 
 Features: TypeAlias = NDArray[np.float32]
 """One row a candidate; what the columns mean is the model's affair."""
@@ -32,3 +32,8 @@ class CostModel(Protocol):
     def observe(self, outcomes: Sequence[tuple[int, tuple[int, ...], float | None]]) -> None:
         """Learn from (sketch, row, seconds), None for candidates that failed."""
         ...
+
+
+def seconds_of(model: CostModel, sketch: int, population: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Estimated seconds of candidates of one sketch."""
+    return model.predict(np.full(len(population), sketch), model.features(sketch, population))

@@ -7,7 +7,6 @@ sketches breed and some others get fresh blood; then all pools are ranked with w
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,21 +23,13 @@ from tunesmith.search.population import (
     satisfies,
     transplant,
 )
-from tunesmith.search.ports import CostModel
-from tunesmith.search.space import Space
+from tunesmith.search.ports import CostModel, seconds_of
+from tunesmith.search.space import Candidate, Space
 
-__all__ = ["Candidate", "Search"]
+__all__ = ["Search"]
 
 _SMALL = 4096  # candidates of a sketch that are all looked at
 _CARRIED = 4  # mutants of a good candidate that is carried over to another sketch
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A point of the space: the index of a sketch and one knob index a knob."""
-
-    sketch: int
-    row: tuple[int, ...]
 
 
 class Search:
@@ -61,7 +52,7 @@ class Search:
         self.pools: dict[int, Pool] = {}
 
     def schedule(self, candidate: Candidate) -> Schedule:
-        return self.space.sketches[candidate.sketch].decode(candidate.row)
+        return self.space.decode(candidate)
 
     @property
     def exhausted(self) -> bool:
@@ -199,8 +190,7 @@ class Search:
         for _, best in self.measured[: self.config.descend_from]:
             rows = neighbours(self.space.sketches[best.sketch], best.row)
             if len(rows):
-                features = self.model.features(best.sketch, rows)
-                seconds = self.model.predict(np.full(len(rows), best.sketch), features)
+                seconds = seconds_of(self.model, best.sketch, rows)
                 found += [
                     (float(t), Candidate(best.sketch, tuple(map(int, r))))
                     for t, r in zip(seconds, rows, strict=True)

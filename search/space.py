@@ -12,13 +12,21 @@ from tunesmith.search.draft import Draft
 from tunesmith.search.rules import DEFAULT_RULES, Hardware, Rule
 from tunesmith.search.rules.base import thinned
 
-__all__ = ["Space", "derive"]
+__all__ = ["Candidate", "Space", "derive"]
 
 _log = logging.getLogger(__name__)
 _MOST_DRAFTS = 64
 _MOST_DECISIONS = 1024  # drafts times stages: long programs have fewer variants, and are derived in seconds
 _LEAST_DRAFTS = 4
 _LEAST_VARIANTS = 2  # that every stage of a long program still gets
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A point of the space: the index of a sketch and one knob index a knob."""
+
+    sketch: int
+    row: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -32,6 +40,17 @@ class Space:
     @property
     def size(self) -> int:
         return sum(s.size for s in self.sketches)
+
+    def decode(self, candidate: Candidate) -> Schedule:
+        return self.sketches[candidate.sketch].decode(candidate.row)
+
+    def locate(self, schedule: Schedule) -> Candidate | None:
+        """The candidate whose schedule this is; None when no sketch has it."""
+        for i, sketch in enumerate(self.sketches):
+            row = sketch.encode(schedule)
+            if row is not None:
+                return Candidate(i, row)
+        return None
 
 
 def derive(program: Program, target: Target, rules: Sequence[Rule] = DEFAULT_RULES) -> Space:

@@ -6,23 +6,34 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tunesmith.tuning.api import KernelFunction, kernel, load
     from tunesmith.tuning.artifacts import artifact, describe
+    from tunesmith.tuning.collection import CollectOptions, CollectResult, TaskDone, collect
+    from tunesmith.tuning.dataset import Dataset, load_dataset
     from tunesmith.tuning.kernel import Kernel
+    from tunesmith.tuning.tasks import Task, draw_tasks
     from tunesmith.tuning.tuner import tune
     from tunesmith.tuning.types import Event, Observer, StoppedBy, TuneOptions, TuneResult
     from tunesmith.tuning.workload import workload_of
 
 __all__ = [
+    "CollectOptions",
+    "CollectResult",
+    "Dataset",
     "Event",
     "Kernel",
     "KernelFunction",
     "Observer",
     "StoppedBy",
+    "Task",
+    "TaskDone",
     "TuneOptions",
     "TuneResult",
     "artifact",
+    "collect",
     "describe",
+    "draw_tasks",
     "kernel",
     "load",
+    "load_dataset",
     "tune",
     "workload_of",
 ]
@@ -32,6 +43,9 @@ _HOMES = {
     "TuneOptions": "types", "TuneResult": "types",
     "Kernel": "kernel", "KernelFunction": "api", "kernel": "api", "load": "api",
     "artifact": "artifacts", "describe": "artifacts", "tune": "tuner", "workload_of": "workload",
+    "CollectOptions": "collection", "CollectResult": "collection", "TaskDone": "collection",
+    "collect": "collection", "Dataset": "dataset", "load_dataset": "dataset",
+    "Task": "tasks", "draw_tasks": "tasks",
 }  # fmt: skip
 
 

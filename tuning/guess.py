@@ -10,6 +10,7 @@ from tunesmith.records import Target
 from tunesmith.schedule import IllegalStep, Schedule
 from tunesmith.search import Search, derive
 from tunesmith.search.default import default_schedule
+from tunesmith.tuning.pretrained import pretrained
 
 __all__ = ["guess"]
 
@@ -17,7 +18,8 @@ __all__ = ["guess"]
 def guess(program: Program, target: Target) -> tuple[Schedule, Binary]:
     """The best predicted schedule that builds, and its code; the default schedule if none does."""
     space = derive(program, target)
-    search = Search(space, Ranker(program, space.sketches, target), np.random.default_rng(0))
+    ranker = Ranker(program, space.sketches, target, pretrained=pretrained().model)
+    search = Search(space, ranker, np.random.default_rng(0))
     for candidate in search.propose(4):
         schedule = search.schedule(candidate)
         try:

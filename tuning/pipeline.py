@@ -5,12 +5,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tunesmith.codegen.binary import Binary
-from tunesmith.ir import Program, program_to_json
-from tunesmith.measure import BuildPool, Runner, wait_any
+from tunesmith.ir import Program, dominant_dtype, needed_flops, program_to_json
+from tunesmith.measure import BuildPool, Runner, RunTask, fastest_possible_s, wait_any
 from tunesmith.records import Measurement, Target
 from tunesmith.schedule import Schedule
 
-__all__ = ["Pipeline", "Trial"]
+__all__ = ["Pipeline", "Trial", "run_task"]
 
 _POLL_S = 0.25
 
@@ -78,3 +78,10 @@ class Pipeline:
         if done and not self.in_flight and self._since is not None:
             self.busy_s += time.perf_counter() - self._since
         return done
+
+
+def run_task(program: Program, target: Target, seed: int) -> RunTask:
+    """What a runner is told of a program; no kernel of it is faster than the bound given here."""
+    dtype = dominant_dtype(program)
+    fastest = fastest_possible_s(needed_flops(program), dtype, target.peaks, target.threads)
+    return RunTask(program_to_json(program), seed, target.threads, fastest)

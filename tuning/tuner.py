@@ -18,23 +18,17 @@ import numpy as np
 from tunesmith.codegen.binary import Binary
 from tunesmith.costmodel import Ranker
 from tunesmith.ir import DType, Program, needed_flops, program_to_json
-from tunesmith.measure import (
-    BuildPool,
-    Runner,
-    RunTask,
-    detect_target,
-    fastest_possible_s,
-    reserved_cores,
-    split_cores,
-)
-from tunesmith.records import Lead, Record, Status, Target, Workload, lead_of, new_id, utc_now
-from tunesmith.schedule import Schedule, ScheduleError
+from tunesmith.measure import BuildPool, Runner, detect_target, reserved_cores, split_cores
+from tunesmith.records import Lead, Record, Status, Target, lead_of
+from tunesmith.schedule import Schedule
 from tunesmith.search import Candidate, Search, Space, derive
 from tunesmith.search.default import default_schedule
 from tunesmith.tuning.feasible import check_memory
-from tunesmith.tuning.pipeline import Pipeline, Trial
+from tunesmith.tuning.pipeline import Pipeline, Trial, run_task
+from tunesmith.tuning.pretrained import pretrained
+from tunesmith.tuning.recording import Recorder, TrialStore, schedule_of
 from tunesmith.tuning.types import Event, Observer, StoppedBy, TuneOptions, TuneResult
-from tunesmith.tuning.workload import versions, workload_of
+from tunesmith.tuning.workload import workload_of
 
 __all__ = ["Served", "Store", "tune"]
 
@@ -56,13 +50,9 @@ class Served(Interface):
     def time_s(self) -> float: ...
 
 
-class Store(Interface):
+class Store(TrialStore, Interface):
     """What tuning needs of a database. Called from the tuner's thread; every ``add`` is durable."""
 
-    def add_workload(self, workload: Workload) -> None: ...
-    def add_target(self, target: Target) -> None: ...
-    def add(self, record: Record) -> bool: ...
-    def history(self, workload_hash: str, fingerprint: str) -> list[Record]: ...
     def best(self, workload_hash: str, target: Target) -> Served | None: ...
     def set_race(self, times_s: Mapping[str, float], *, job_id: str | None = None) -> None: ...
 
@@ -115,20 +105,18 @@ class _Run:
 
     def run(self) -> TuneResult:
         self.target = detect_target(self.options.threads)
-        self.versions = versions()
-        self.store.add_workload(self.workload)
-        self.store.add_target(self.target)
-        history = [] if self.options.fresh else self._history()
+        self.recorder = Recorder(
+            self.store, self.workload, self.target, self.options.protocol, self.options.seed, self.job_id
+        )
+        self.recorder.introduce()
+        history = [] if self.options.fresh else self.recorder.history()
         self._resume(history)
         if self._budget_left() <= 0 and self.state.best is not None:
             served = self.store.best(self.workload.hash, self.target)
             if served is not None and served.record.id in {r.id for r in history}:
                 self.state.best = _with_times(served.record, (served.time_s,))
             return self._result(StoppedBy.TRIALS, {}, 0.0)
-        dtype = DType(self.workload.dtype)
-        needed = needed_flops(self.program)
-        fastest = fastest_possible_s(needed, dtype, self.target.peaks, self.options.threads)
-        task = RunTask(program_to_json(self.program), self.options.seed, self.options.threads, fastest)
+        task = run_task(self.program, self.target, self.options.seed)
         cpus = split_cores(self.options.threads).build
         protocol = self.options.protocol
         with (
@@ -148,31 +136,21 @@ class _Run:
     def _search(self, history: list[Record]) -> tuple[Space, Search]:
         began = time.perf_counter()
         space = derive(self.program, self.target)
-        ranker = Ranker(self.program, space.sketches, self.target, self.options.seed)
+        model = pretrained().model
+        ranker = Ranker(self.program, space.sketches, self.target, self.options.seed, model)
         search = Search(space, ranker, np.random.default_rng(self.options.seed))
         default = default_schedule(self.program, self.target)
-        known = [(self._parse(r), r) for r in history]
+        known = [(schedule_of(r), r) for r in history]
         search.forget([default, *(s for s, _ in known if s is not None)])
         outcomes: list[tuple[Candidate, float | None]] = []
         for schedule, record in known:
-            candidate = None if schedule is None else _locate(space, schedule)
+            candidate = None if schedule is None else space.locate(schedule)
             if candidate is not None:
                 outcomes.append((candidate, record.time_s if record.measurement.ok else None))
         if outcomes:
             search.tell(outcomes)
         self.search_s += time.perf_counter() - began
         return space, search
-
-    def _history(self) -> list[Record]:
-        """Trials on record that compare with this run's: kernels rank differently with cold caches."""
-        records = self.store.history(self.workload.hash, self.target.fingerprint)
-        return [r for r in records if r.protocol.cache == self.options.protocol.cache]
-
-    def _parse(self, record: Record) -> Schedule | None:
-        try:
-            return Schedule.from_json(record.schedule)
-        except ScheduleError:  # written by another version: it counts, but cannot be replayed
-            return None
 
     def _resume(self, history: list[Record]) -> None:
         for record in history:
@@ -246,17 +224,11 @@ class _Run:
 
     def _record(self, trial: Trial) -> None:
         """Store a finished trial, then tell the observer."""
-        assert trial.measurement is not None
-        measurement = replace(trial.measurement, build_s=trial.build_s)
-        record = Record(
-            new_id(), self.workload, self.target, trial.schedule.to_json(), trial.schedule.hash, measurement,
-            self.options.protocol, trial.number, self.options.seed, utc_now(), self.versions, self.job_id,
-        )  # fmt: skip
-        self.store.add(record)
+        record = self.recorder.record(trial)
         self._note(record)
-        if self.state.untuned is None and measurement.ok and trial.number == 0:
+        if self.state.untuned is None and record.measurement.ok and trial.number == 0:
             self.state.untuned = record
-        if measurement.ok and trial.binary is not None:
+        if record.measurement.ok and trial.binary is not None:
             self._keep(record, trial.binary)
         self._emit("search", record)
 
@@ -372,7 +344,7 @@ class _Run:
         out = {i: self.state.binaries[i] for i in wanted if i in self.state.binaries}
         missing = [r for i, r in wanted.items() if i not in out]
         for record in missing:
-            schedule = self._parse(record)
+            schedule = schedule_of(record)
             binary = None if schedule is None else self._rebuild(schedule)
             if binary is not None:
                 out[record.id] = binary
@@ -425,11 +397,3 @@ class _Run:
 def _with_times(record: Record, times_s: tuple[float, ...]) -> Record:
     """A record with the times of the final race."""
     return replace(record, measurement=replace(record.measurement, times_s=times_s))
-
-
-def _locate(space: Space, schedule: Schedule) -> Candidate | None:
-    for i, sketch in enumerate(space.sketches):
-        row = sketch.encode(schedule)
-        if row is not None:
-            return Candidate(i, row)
-    return None

@@ -106,3 +106,13 @@ def test_every_check_is_made() -> None:
     public = {name for name in checks.__all__ if name.startswith("check_")}
     source = Path(doctor.__file__).read_text()
     assert {name for name in public if f"checks.{name}" not in source} == set()
+
+
+def test_a_model_that_cannot_be_used_is_a_warning(
+    run, healthy, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TUNESMITH_MODEL", str(tmp_path / "gone.zip"))
+    outcome = run("doctor", "--quick", "--db", database)
+    assert outcome.code == 0
+    assert "warning  cost model  there is no model" in outcome.out
+    assert "the analytic prior ranks alone" in outcome.out

@@ -12,6 +12,7 @@ from tunesmith.records import Peaks, Target
 from tunesmith.schedule import IllegalStep, Sketch, lower
 from tunesmith.search import derive
 from tunesmith.search.population import sample
+from tunesmith.search.ports import seconds_of
 
 PEAKS = Peaks(100.0, 50.0, 200.0, 100.0, 60.0, 20.0)
 TARGET = Target(
@@ -117,7 +118,7 @@ def test_the_ranker_learns_what_the_prior_gets_wrong() -> None:
         part = range(start, start + 20)
         ranker.observe([(0, tuple(map(int, rows[i])), float(truth[i])) for i in part])
     unseen = slice(120, 200)
-    guess = np.log(ranker.predict(0, rows[unseen]) / prior[unseen])
+    guess = np.log(seconds_of(ranker, 0, rows[unseen]) / prior[unseen])
     assert guess[rows[unseen, column] > 0].mean() > guess[rows[unseen, column] == 0].mean() + 0.5
 
 
@@ -126,9 +127,9 @@ def test_sketches_that_fail_are_trusted_less() -> None:
     sketches = derive(p, TARGET).sketches
     ranker = Ranker(p, sketches, TARGET)
     rows = population(sketches[0], 20)
-    before = ranker.predict(0, rows)
+    before = seconds_of(ranker, 0, rows)
     ranker.observe([(0, tuple(map(int, r)), None) for r in rows[:10]])
-    assert (ranker.predict(0, rows) > 2 * before).all()
+    assert (seconds_of(ranker, 0, rows) > 2 * before).all()
     others = population(sketches[1])
-    untouched = Ranker(p, sketches, TARGET).predict(1, others)
-    np.testing.assert_allclose(ranker.predict(1, others), untouched)
+    untouched = seconds_of(Ranker(p, sketches, TARGET), 1, others)
+    np.testing.assert_allclose(seconds_of(ranker, 1, others), untouched)

@@ -97,6 +97,15 @@ def test_tolerance_grows_with_the_reduction() -> None:
     assert tolerance(program("double matmul")) < 1e-13
 
 
+@pytest.mark.parametrize("function", ["tanh", "sigmoid", "gelu"])
+def test_errors_of_a_large_sum_show_in_small_results(function: str) -> None:
+    """The sums are 30 times as large as what tanh makes of them, and so are their errors."""
+    p = parse(f"def f(a: f32[40, 3000], b: f32[3000, 30]):\n  return {function}(a @ b)\n")
+    reference = compute_reference(p, make_inputs(p, 0), evaluate)
+    assert (reference.tolerance > 4 * tolerance(p)) == (function != "gelu")
+    assert reference.tolerance < 100 * tolerance(p)
+
+
 def test_a_reference_survives_storing() -> None:
     p = program("softmax")
     reference = compute_reference(p, make_inputs(p, 0), evaluate)
