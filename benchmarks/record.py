@@ -29,7 +29,6 @@ from tunesmith.measure import (
     detect_target,
     fastest_possible_s,
     reserved_cores,
-    split_cores,
 )
 from tunesmith.records import Protocol, Record
 from tunesmith.schedule import Knob, Schedule, Sketch
@@ -128,12 +127,11 @@ def measure(recording: Recording, seed: int) -> None:
     print(f"{recording.name}: {len(everything)} candidates, {len(waiting)} to measure", flush=True)
     fastest = fastest_possible_s(needed_flops(recording.program), DType.F32, recording.target.peaks, 1)
     task = RunTask(program_to_json(recording.program), seed, 1, fastest)
-    cpus = split_cores(1).build
     statuses: Counter[str] = Counter()
     began = saved = time.perf_counter()
     with (
         Runner(task, PROTOCOL) as runner,
-        BuildPool(len(cpus), PROTOCOL, cpus=cpus) as pool,
+        BuildPool.beside_runs(1, PROTOCOL) as pool,
         reserved_cores(1),
     ):
         pipeline = Pipeline(recording.program, recording.target, pool, runner)

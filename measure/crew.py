@@ -96,6 +96,7 @@ class Crew:
         self._seats: list[_Seat] = []
         self._end = weakref.finalize(self, _end_all, self._seats, os.getpid())
         self._closed = False
+        self._paused_at: float | None = None
         for _ in range(n):
             self._start()
 
@@ -105,10 +106,30 @@ class Crew:
         self._waiting.append(job)
         self._dispatch()
 
+    def pause(self) -> None:
+        """Have the workers stop where they are; the time until ``resume`` counts for nothing."""
+        if self._paused_at is None:
+            self._paused_at = time.monotonic()
+            for seat in self._seats:
+                seat.process.stop()
+
+    def resume(self) -> None:
+        if self._paused_at is not None:
+            lost, self._paused_at = time.monotonic() - self._paused_at, None
+            for seat in self._seats:
+                seat.since += lost
+                seat.process.started_at += lost
+                seat.process.go_on()
+
     @property
     def pending(self) -> int:
         """Jobs whose outcome has not been polled."""
         return len(self._waiting) + len(self._done) + sum(len(s.jobs) for s in self._seats)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether all workers have started."""
+        return all(s.ready for s in self._seats)
 
     @property
     def has_outcomes(self) -> bool:
@@ -147,6 +168,8 @@ class Crew:
     def _start(self) -> None:
         seat = _Seat(WorkerProcess(self._spec))
         self._seats.append(seat)
+        if self._paused_at is not None:
+            seat.process.stop()
         process = seat.process
 
         def on_output() -> None:
@@ -246,6 +269,8 @@ class Crew:
 
     def _alarm(self, seat: _Seat) -> float:
         """When the worker is overdue."""
+        if self._paused_at is not None:
+            return float("inf")
         if not seat.ready:
             return seat.process.started_at + self._spec.start_s
         return seat.since + seat.jobs[0].timeout_s if seat.jobs else float("inf")

@@ -149,10 +149,20 @@ class WorkerProcess:
                 return False
             self._tail = (self._tail + data)[-_TAIL_BYTES:]
 
+    def stop(self) -> None:
+        """Have the process use no processor until ``go_on``."""
+        self._signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        self._signal(signal.SIGCONT)
+
     def kill(self) -> None:
         """End the process and whatever it started."""
+        self._signal(signal.SIGKILL)
+
+    def _signal(self, number: int) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+            os.killpg(self._process.pid, number)
 
     def end(self, grace_s: float = 0.0) -> Ending:
         """Reap and close; kill first what has not ended by itself after ``grace_s``."""

@@ -115,6 +115,15 @@ class Runner:
         return aside + [(o.key, _measurement(o)) for o in outcomes]
 
     @property
+    def is_quiet(self) -> bool:
+        """Whether nothing is being timed, nor about to be."""
+        return self.crew.is_ready and not self.crew.pending
+
+    @property
+    def crews(self) -> tuple[Crew, ...]:
+        return (self.crew,)
+
+    @property
     def pending(self) -> int:
         """Jobs whose measurement has not been polled."""
         return self.crew.pending + len(self._aside)

@@ -13,7 +13,7 @@ def wait_any(*sources: BuildPool | Runner, timeout_s: float) -> None:
 
     Timeouts of jobs are only noticed by polling: do it once a second or so.
     """
-    crews = [source.crew for source in sources]
+    crews = [crew for source in sources for crew in source.crews]
     if any(crew.has_outcomes for crew in crews):
         return
     with selectors.DefaultSelector() as selector:

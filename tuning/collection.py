@@ -15,7 +15,7 @@ import numpy as np
 
 from tunesmith.costmodel import Ranker
 from tunesmith.ir import Program
-from tunesmith.measure import BuildPool, Runner, detect_target, reserved_cores, split_cores
+from tunesmith.measure import BuildPool, Runner, detect_target, reserved_cores
 from tunesmith.records import Protocol, Record
 from tunesmith.schedule import Schedule
 from tunesmith.search import derive
@@ -108,9 +108,8 @@ class _Collection:
         self.build_s = self.run_s = self.busy_s = 0.0
 
     def run(self, tasks: Iterable[Task]) -> CollectResult:
-        cpus = split_cores(self.options.threads).build
         with (
-            BuildPool(len(cpus), self.options.protocol, cpus=cpus) as builders,
+            BuildPool.beside_runs(self.options.threads, self.options.protocol) as builders,
             reserved_cores(self.options.threads),
             ThreadPoolExecutor(1) as ahead,
         ):

@@ -46,12 +46,20 @@ class Pipeline:
     def __post_init__(self) -> None:
         self._program_json = program_to_json(self.program)
         self._target_json = self.target.to_json()
+        self._share_cores()
 
     def submit(self, trial: Trial) -> None:
         if not self.in_flight:
             self._since = time.perf_counter()
         self.in_flight[trial.number] = trial
         self.builders.submit(trial.number, self._program_json, trial.schedule.to_json(), self._target_json)
+
+    def _share_cores(self) -> None:
+        """The cores that kernels are timed on build too, as long as none waits for being timed."""
+        if self.runner.is_quiet:
+            self.builders.resume()
+        else:
+            self.builders.pause()
 
     def collect(self, best_s: Callable[[], float | None]) -> list[Trial]:
         """Trials that ended; waits a moment for the first. ``best_s`` lets slow ones be cut short."""
@@ -67,12 +75,14 @@ class Pipeline:
                 done.append(trial)
             else:
                 trial.binary = built.binary
+                self.builders.pause()
                 self.runner.submit(trial.number, built.binary, best_s())
         for key, measurement in self.runner.poll():
             trial = self.in_flight[int(key)]  # type: ignore[call-overload]
             self.run_s += measurement.run_s
             trial.measurement = measurement
             done.append(trial)
+        self._share_cores()
         for trial in done:
             del self.in_flight[trial.number]
         if done and not self.in_flight and self._since is not None:

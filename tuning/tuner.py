@@ -18,7 +18,7 @@ import numpy as np
 from tunesmith.codegen.binary import Binary
 from tunesmith.costmodel import Ranker
 from tunesmith.ir import DType, Program, needed_flops, program_to_json
-from tunesmith.measure import BuildPool, Runner, detect_target, reserved_cores, split_cores
+from tunesmith.measure import BuildPool, Runner, detect_target, reserved_cores
 from tunesmith.records import Lead, Record, Status, Target, lead_of
 from tunesmith.schedule import Schedule
 from tunesmith.search import Candidate, Search, Space, derive
@@ -117,11 +117,10 @@ class _Run:
                 self.state.best = _with_times(served.record, (served.time_s,))
             return self._result(StoppedBy.TRIALS, {}, 0.0)
         task = run_task(self.program, self.target, self.options.seed)
-        cpus = split_cores(self.options.threads).build
         protocol = self.options.protocol
         with (
             Runner(task, protocol) as runner,
-            BuildPool(len(cpus), protocol, cpus=cpus) as builders,
+            BuildPool.beside_runs(self.options.threads, protocol) as builders,
             reserved_cores(self.options.threads),
         ):
             self._emit("start", message=f"{len(history)} trials on record" if history else "")
@@ -296,6 +295,7 @@ class _Run:
         if self.state.best is None:
             return {}
         self._emit("race")
+        self.pipeline.builders.pause()
         by_id = {r.id: r for r in self.state.records}
         contenders = self._contenders(by_id)
         raced = runner.race([(i, b) for i, b in contenders.items()]) if contenders else {}

@@ -2,7 +2,9 @@
 
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -86,6 +88,27 @@ def test_several_workers_share_the_queue(brisk: Protocol, collect: Collect) -> N
         assert pool.pending == 12
         assert sorted(r.key for r in collect(pool, 12)) == list(range(12))
         assert pool.pending == 0 and pool.poll(5.0) == []
+
+
+def test_shared_cores_build_except_while_something_is_timed(brisk: Protocol, collect: Collect) -> None:
+    """Stopped for longer than a job may take, a worker goes on afterwards: the pause counts for nothing."""
+    hurried = replace(brisk, build_timeout_s=1.5)
+    with BuildPool(1, hurried, shared=(0,), builder="stand_ins:build") as pool:
+        do(pool, *[{}] * 8)
+        collect(pool, 8)
+        do(pool, *[{}] * 8)
+        pool.pause()
+        assert len(pool.crews) == 2
+        before = collect(pool, 7)
+        time.sleep(1.6)
+        assert pool.poll() == [] and pool.pending <= 1, "at most the job that the stopped worker had"
+        pool.resume()
+        results = before + collect(pool, pool.pending)
+        assert [r.status.value for r in results] == ["ok"] * 8
+    with BuildPool(1, brisk, shared=(0,), builder="stand_ins:build") as pool:
+        pool.pause()
+        do(pool, *[{}] * 4)
+        assert len(collect(pool, 4)) == 4, "the others do it all"
 
 
 def test_a_worker_that_cannot_start_is_an_error(brisk: Protocol, collect: Collect) -> None:
