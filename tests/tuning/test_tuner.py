@@ -37,7 +37,7 @@ def test_every_trial_is_kept_and_the_winner_served(store: Store) -> None:
     result = tune(PROGRAM, options(), store, events.append)
     records = store.history(result.workload.hash, result.target.fingerprint)
     assert result.stopped_by is StoppedBy.TRIALS
-    assert [r.trial for r in records] == list(range(6))
+    assert sorted(r.trial for r in records) == list(range(6)), "in the order in which they end"
     assert sum(result.statuses.values()) == 6
     served = store.best(result.workload.hash, result.target)
     assert served is not None and result.best is not None
