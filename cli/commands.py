@@ -30,6 +30,7 @@ COMMANDS = {
     "best": "the best known kernel of a program, from the database",
     "apply": "write the best kernel as a shared library, object, assembly or LLVM IR",
     "query": "list workloads and records of the database",
+    "explain": "why a record takes its time: what binds, and what the cost model makes of it",
     "show": "print a program, schedule, loop nest, LLVM IR, assembly or record",
     "serve": "run the HTTP service",
     "collect": "measure many tasks for the cost model to learn from",

@@ -21,7 +21,17 @@ from numpy.typing import NDArray
 from tunesmith.costmodel.features import NAMES, VERSION
 from tunesmith.ir.errors import TunesmithError
 
-__all__ = ["MAX_BYTES", "SHIPPED", "Found", "Model", "ModelError", "find_model", "load_model", "save_model"]
+__all__ = [
+    "MAX_BYTES",
+    "SHIPPED",
+    "Found",
+    "Model",
+    "ModelError",
+    "contributions",
+    "find_model",
+    "load_model",
+    "save_model",
+]
 
 SHIPPED = Path(__file__).parent / "models" / "pretrained.zip"
 MAX_BYTES = 1 << 20  # of a model's file
@@ -57,6 +67,20 @@ class Model:
             return np.zeros(0)
         raw = self.trees.inplace_predict(matrix, predict_type="margin")
         return self.offset + self.scale * np.asarray(raw, dtype=np.float64)
+
+    def contributions(self, matrix: NDArray[np.float32]) -> NDArray[np.float64]:
+        """The residual of each row split by features (SHAP values); the last column is what rows share."""
+        parts = self.scale * contributions(self.trees, matrix)
+        parts[:, -1] += self.offset
+        return parts
+
+
+def contributions(trees: Any, matrix: NDArray[np.float32]) -> NDArray[np.float64]:
+    """What each feature adds to what trees say of each row; the last column is their mean over all rows they
+    were trained on (S. Lundberg et al., Nature Machine Intelligence 2, 2020)."""
+    import xgboost
+
+    return np.asarray(trees.predict(xgboost.DMatrix(matrix), pred_contribs=True), dtype=np.float64)
 
 
 @dataclass(frozen=True, slots=True)

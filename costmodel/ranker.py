@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tunesmith.costmodel.features import NAMES, features_of
-from tunesmith.costmodel.model import Model
+from tunesmith.costmodel.model import Model, contributions
 from tunesmith.costmodel.structure import structure
 from tunesmith.ir.program import Program
 from tunesmith.records import Target
@@ -78,6 +78,19 @@ class Ranker:
         for member in self._members:
             learnt += member.inplace_predict(features[:, :-1]) / len(self._members)
         return self._seconds_of(sketches, features, learnt)
+
+    @property
+    def trained(self) -> int:
+        """Trials that the trees are trained on; 0 as long as there are no trees."""
+        return min(len(self._seconds), _MOST) if self._members else 0
+
+    def contributions(self, matrix: NDArray[np.float32]) -> NDArray[np.float64]:
+        """What is learnt of each row split by features; the last column is what all rows share. Once there
+        are trees."""
+        members = [contributions(m, matrix) for m in self._members]
+        parts: NDArray[np.float64] = np.mean(members, axis=0)
+        parts[:, -1] += self._offset
+        return parts
 
     def imagine(
         self, sketches: NDArray[np.int64], features: NDArray[np.float32], rng: np.random.Generator

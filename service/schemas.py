@@ -12,7 +12,12 @@ from tunesmith.records import Status
 __all__ = [
     "ArtifactKind",
     "BestQuery",
+    "AdviceView",
     "BestView",
+    "BoundView",
+    "CorrectionView",
+    "EffectView",
+    "ExplanationView",
     "Health",
     "JobBest",
     "JobList",
@@ -25,8 +30,10 @@ __all__ = [
     "RecordList",
     "RecordSummaryView",
     "RecordView",
+    "StageTimeView",
     "TargetList",
     "TargetView",
+    "TermView",
     "WorkloadList",
     "WorkloadSummaryView",
     "WorkloadView",
@@ -236,6 +243,94 @@ class BestView(_View):
     gflops: float
     peak_fraction: float | None
     record: RecordView
+
+
+class TermView(_View):
+    alone_s: float = Field(description="What the stage would take by this alone.")
+    adds_s: float = Field(description="What it adds to the larger ones; these add up to the stage's time.")
+    saves_s: float = Field(description="What would be saved without it.")
+
+
+class StageTimeView(_View):
+    """``terms`` by name: arithmetic, loads, stores, latency, spills, overhead, l1, l2, l3 (what comes into
+    that cache). ``margin``: how many times as long the binding term takes as the ``runner_up``."""
+
+    name: str
+    formula: str
+    is_copy: bool = Field(description="Of an operand, in the order in which it is read.")
+    reduces: bool
+    reuses: bool = Field(description="A reduction that uses operands more than once.")
+    time_s: float
+    share: float
+    binding: str
+    runner_up: str | None
+    margin: float | None
+    terms: dict[str, TermView]
+    loads_per_fma: float
+    accumulators: float
+    unrolled: float
+    passes: float
+    parallel: float
+    lanes_used: float
+    wasted: float
+
+
+class BoundView(_View):
+    """The roofline: seconds that no schedule is faster than, and what makes it so (``by``)."""
+
+    time_s: float
+    by: str
+    times_s: dict[str, float]
+    flops: int
+    bytes: int
+
+
+class EffectView(_View):
+    feature: str
+    phrase: str
+    value: float
+    change: float = Field(description="0.1: the prediction is a tenth longer for it.")
+
+
+class CorrectionView(_View):
+    """What trees make of the time before them: 1 + ``change`` is the product of one more than each of the
+    ``effects``, the ``rest`` of the features, and the ``constant`` that all candidates share."""
+
+    change: float
+    constant: float
+    effects: list[EffectView]
+    rest: float
+    trials: int | None
+
+
+class AdviceView(_View):
+    stage: str
+    term: str
+    saves: float = Field(description="Share of the time that is gone at most.")
+    text: str
+
+
+class ExplanationView(_View):
+    """As `tunesmith explain --json` gives it. ``prior_s`` is the sum over stages; the prediction is the prior
+    after both corrections, which are null where no trees have a say."""
+
+    name: str
+    workload: str = Field(description="Hash of the workload.")
+    target: str = Field(description="Fingerprint of the target.")
+    threads: int
+    record: str | None
+    trial: int | None
+    status: Status | None
+    measured_s: float | None
+    model: str = Field(description="Which pretrained model has a say, or why none.")
+    prior_s: float
+    predicted_s: float
+    bound: BoundView
+    registers: int
+    stages: list[StageTimeView]
+    pretrained: CorrectionView | None
+    learnt: CorrectionView | None
+    advice: list[AdviceView]
 
 
 class ArtifactKind(StrEnum):

@@ -10,7 +10,7 @@ from tunesmith.ir import Program, parse
 from tunesmith.records import Record
 from tunesmith.tuning.types import Observer, TuneOptions, TuneResult
 
-__all__ = ["Artifact", "Tools", "Tune", "default_tools"]
+__all__ = ["Artifact", "Explain", "Tools", "Tune", "default_tools"]
 
 
 class Tune(Protocol):
@@ -37,12 +37,26 @@ class Artifact(Protocol):
     def __call__(self, record: Record, kind: str) -> bytes: ...
 
 
+class Explain(Protocol):
+    """Says why a record takes its time, as ``tunesmith explain --json`` does. Raises ``TunesmithError``."""
+
+    def __call__(self, record: Record, store: Store) -> dict[str, Any]: ...
+
+
+def _explain(record: Record, store: Store) -> dict[str, Any]:
+    """The real one; it brings the cost model with it, and is imported when first asked for."""
+    from tunesmith.tuning import explain_record
+
+    return explain_record(record, store).to_json()
+
+
 @dataclass(frozen=True, slots=True)
 class Tools:
     """``parse`` and ``operator`` raise ``ProgramError``; neither executes anything of the text."""
 
     tune: Tune
     artifact: Artifact
+    explain: Explain = _explain
     parse: Callable[[str], Program] = parse
     operator: Callable[[str], Program] = operator
 

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from tunesmith.tuning.artifacts import artifact, describe
     from tunesmith.tuning.collection import CollectOptions, CollectResult, TaskDone, collect
     from tunesmith.tuning.dataset import Dataset, load_dataset
+    from tunesmith.tuning.explanation import Explained, explain_program, explain_record
     from tunesmith.tuning.kernel import Kernel
     from tunesmith.tuning.tasks import Task, draw_tasks
     from tunesmith.tuning.tuner import tune
@@ -19,6 +20,7 @@ __all__ = [
     "CollectResult",
     "Dataset",
     "Event",
+    "Explained",
     "Kernel",
     "KernelFunction",
     "Observer",
@@ -31,6 +33,8 @@ __all__ = [
     "collect",
     "describe",
     "draw_tasks",
+    "explain_program",
+    "explain_record",
     "kernel",
     "load",
     "load_dataset",
@@ -46,6 +50,7 @@ _HOMES = {
     "CollectOptions": "collection", "CollectResult": "collection", "TaskDone": "collection",
     "collect": "collection", "Dataset": "dataset", "load_dataset": "dataset",
     "Task": "tasks", "draw_tasks": "tasks",
+    "Explained": "explanation", "explain_program": "explanation", "explain_record": "explanation",
 }  # fmt: skip
 
 

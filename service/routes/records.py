@@ -8,6 +8,7 @@ from tunesmith.db import Order
 from tunesmith.records import Status
 from tunesmith.service.context import Cursor, Here, Limit
 from tunesmith.service.schemas import (
+    ExplanationView,
     RecordList,
     RecordSummaryView,
     RecordView,
@@ -17,7 +18,7 @@ from tunesmith.service.schemas import (
 )
 from tunesmith.service.views import record_view, target_view
 
-__all__ = ["get_record", "list_records", "list_targets", "list_workloads", "router"]
+__all__ = ["explain_record", "get_record", "list_records", "list_targets", "list_workloads", "router"]
 
 router = APIRouter(prefix="/v1", tags=["records"])
 
@@ -50,6 +51,15 @@ def list_records(
 def get_record(here: Here, record_id: str) -> RecordView:
     """A whole record: program, target, schedule, all samples. The id may be abbreviated."""
     return record_view(here.store.get(record_id))
+
+
+@router.get("/records/{record_id}/explanation")
+def explain_record(here: Here, record_id: str) -> ExplanationView:
+    """Where the time of a record goes, what binds it, and what the cost model makes of it.
+
+    422 for a record whose schedule this version cannot read.
+    """
+    return ExplanationView.model_validate(here.settings.tools.explain(here.store.get(record_id), here.store))
 
 
 @router.get("/workloads")

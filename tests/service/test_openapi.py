@@ -11,6 +11,7 @@ OPERATIONS = {
     "cancel_job": ("post", "/v1/jobs/{job_id}:cancel"),
     "list_records": ("get", "/v1/records"),
     "get_record": ("get", "/v1/records/{record_id}"),
+    "explain_record": ("get", "/v1/records/{record_id}/explanation"),
     "list_workloads": ("get", "/v1/workloads"),
     "list_targets": ("get", "/v1/targets"),
     "get_artifact": ("get", "/v1/records/{record_id}/artifacts/{kind}"),

@@ -1,6 +1,7 @@
 """Records, the best of them, and what is built from them."""
 
 import hashlib
+import json
 import math
 from typing import Any
 
@@ -9,7 +10,8 @@ import pytest
 
 from tunesmith.frontend import operator
 from tunesmith.records import Measurement, Status
-from tunesmith.tuning import workload_of
+from tunesmith.schedule import Schedule
+from tunesmith.tuning import explain_record, workload_of
 
 MATMUL, _ = workload_of(operator("matmul(64,64,64)"))
 OTHER_CPU = samples.target(cpu="icelake-server")
@@ -90,6 +92,27 @@ def test_unknown_and_ambiguous_records(service: Any) -> None:
     for key, slug in (("nobody-here", "not-found"), ("0189", "not-found"), ("01890000", "ambiguous-id")):
         answer = service.http.get(f"/v1/records/{key}")
         assert (answer.status_code, answer.json()["type"]) == (404, f"urn:tunesmith:problem:{slug}")
+
+
+def test_why_a_record_takes_its_time(service: Any) -> None:
+    record = samples.record(1e-3, workload=MATMUL, schedule=Schedule().to_json())
+    service.store.add(record)
+    answer = service.http.get(f"/v1/records/{record.id}/explanation")
+    assert answer.status_code == 200, answer.text
+    assert answer.json() == json.loads(json.dumps(explain_record(record, service.store).to_json()))
+    assert answer.json()["measured_s"] == 1e-3
+    failed = samples.record(None, workload=MATMUL, schedule=Schedule().to_json())
+    service.store.add(failed)
+    assert service.http.get(f"/v1/records/{failed.id}/explanation").json()["measured_s"] is None
+
+
+def test_a_schedule_of_another_version_is_not_explained(service: Any) -> None:
+    record = samples.record(workload=MATMUL, schedule={"version": 99, "steps": []})
+    service.store.add(record)
+    answer = service.http.get(f"/v1/records/{record.id}/explanation")
+    assert (answer.status_code, answer.json()["type"]) == (422, "urn:tunesmith:problem:unprocessable")
+    assert "version" in answer.json()["detail"]
+    assert service.http.get("/v1/records/nobody-here/explanation").status_code == 404
 
 
 def test_best(service: Any) -> None:
