@@ -7,6 +7,15 @@ from tunesmith.search.rules.rows import RowGroup
 from tunesmith.search.rules.slices import Slices
 from tunesmith.search.rules.tiling import MultiLevelTiling
 
-__all__ = ["DEFAULT_RULES", "AlwaysInline", "DotProducts", "Hardware", "MultiLevelTiling", "RowGroup", "Rule", "Slices"]
+__all__ = [
+    "DEFAULT_RULES",
+    "AlwaysInline",
+    "DotProducts",
+    "Hardware",
+    "MultiLevelTiling",
+    "RowGroup",
+    "Rule",
+    "Slices",
+]
 
 DEFAULT_RULES: tuple[Rule, ...] = (AlwaysInline(), DotProducts(), MultiLevelTiling(), RowGroup())

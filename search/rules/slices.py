@@ -60,9 +60,10 @@ class Slices:
             return None
         best: tuple[float, RFactor] | None = None
         for axis in _outermost_first(program, stage):
-            length = _slice_length(axis.extent, slices, hardware.lanes)
+            lies_along = 1 in (flat_stride(program, x, axis.name) for x in loads(stage.body))
+            length = _slice_length(axis.extent, slices, hardware.lanes if lies_along else 1)
             even = axis.extent / (slices * length)
-            whole = 1 < length and -(-axis.extent // length) == slices
+            whole = length > 1 and -(-axis.extent // length) == slices
             if whole and even >= _WORTH and (best is None or min(even, _EVEN) > best[0]):
                 best = min(even, _EVEN), RFactor(stage.name, axis.name, length, Part.SLICES)
         return None if best is None else best[1]
@@ -93,9 +94,9 @@ def _outermost_first(program: Program, stage: Stage) -> list[Axis]:
 
 
 def _slice_length(extent: int, slices: int, lanes: int) -> int:
-    """A multiple of as many lanes as slices of about the same length allow; slices without a rest first."""
+    """As many lanes as slices of about the same length allow a multiple of; slices without a rest first."""
     least = -(-extent // slices)
-    lengths = [-(-least // unit) * unit for unit in (8 * lanes, 4 * lanes, 2 * lanes, lanes, 4, 1)]
+    lengths = [-(-least // unit) * unit for unit in (8 * lanes, 4 * lanes, 2 * lanes, lanes, 1)]
     exact = [n for n in lengths if n * slices == extent and n % lanes == 0]
     even = [n for n in lengths if extent >= _EVEN * n * slices]
     return (exact or even or [least])[0]

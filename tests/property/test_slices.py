@@ -33,7 +33,7 @@ PROGRAMS = {
     "operands the other way": "def f(a: f64[59, 3], b: f64[11, 59]):\n    return a.T @ b.T\n",
     "softmax of a row": "def f(x: f32[1, 127]):\n    return softmax(x)\n",
     "norms of five rows": "def f(x: f32[5, 41]):\n    return layer_norm(x)\n",
-    "a window": "def f(x: f32[61, 3], w: f32[5, 3]):\n    p = pad(x, ((2, 0), (0, 0)))\n"
+    "a window": "def f(x: f32[61, 3], w: f32[3, 3]):\n    p = pad(x, ((2, 0), (0, 0)))\n"
     "    y[r, c] = sum(p[h + r, c] * x[h, c], h)\n    return y * w\n",
 }
 
