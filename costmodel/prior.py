@@ -34,6 +34,7 @@ _LEVELS_SEEN = (0.3, 0.4, 0.65)
 _OVERHEAD_SEEN = 0.15
 _NOT_HIDDEN = 0.5
 _TIGHT, _SPILLED, _SPILLED_UNROLLED, _SPILLED_WINDOW, _LONE_VECTOR = 0.15, 1.6, 0.6, 0.6, 0.3
+_THREADS_MEET_S = 1e-6  # while OpenMP's threads still wait awake for their next work
 _CACHE_USE = 0.8  # of a cache's capacity, before conflicts and other data spoil it
 
 
@@ -53,6 +54,7 @@ class StageCost:
     unrolled: Array
     iterations: Array
     parallel: Array
+    entry: Array
 
     @property
     def ports(self) -> Array:
@@ -70,7 +72,7 @@ class StageCost:
         """The binding term, and a part of the next: overlap is never perfect."""
         ports, memory = self.ports, self.memory
         both: Array = np.maximum(ports, memory) + _NOT_HIDDEN * np.minimum(ports, memory)
-        return both / self.parallel
+        return both / self.parallel + self.entry
 
 
 def _operations(e: Expr) -> float:
@@ -98,7 +100,7 @@ def _operations(e: Expr) -> float:
 def stage_cost(shape: StageShape, machine: Machine) -> StageCost:
     """The cost of a stage for every candidate of the population its shape was made for."""
     loops = shape.loops
-    ones = np.ones_like(loops[0].extent) if loops else np.ones(1)
+    ones = np.ones_like(shape.write.size)  # a stage of one value has no loops
     static, serial = _static_suffix(loops)
     width = next((x.extent for x in static if x.kind is LoopKind.VECTOR), ones)
     vectors = np.ceil(width / machine.lanes)  # native vectors in one vector of the code
@@ -138,6 +140,7 @@ def stage_cost(shape: StageShape, machine: Machine) -> StageCost:
         unrolled=unrolled,
         iterations=iterations,
         parallel=_speedup(loops, machine, ones),
+        entry=_entry(loops, machine, ones),
     )
 
 
@@ -274,11 +277,30 @@ def _outer_overhead(serial: list[LoopShape], ones: Array, machine: Machine) -> A
 
 
 def _speedup(loops: tuple[LoopShape, ...], machine: Machine, ones: Array) -> Array:
+    """Work of all threads over that of the busiest one, which has its chunks of the fused loops in a row.
+
+    Trips of a loop that are not whole tiles come once for every trip of the loops around it.
+    """
     parallel = [x for x in loops if x.kind is LoopKind.PARALLEL]
     if not parallel or machine.threads == 1:
         return ones
-    chunks = _product(parallel, ones)
-    return chunks / np.ceil(chunks / machine.threads)
+    outer, inner, share = ones, ones, ones
+    for x in parallel:
+        outer = np.where(share < 1, outer, outer * inner)
+        inner = np.where(share < 1, inner * x.extent, x.extent)
+        share = share * x.share
+    mine = np.ceil(outer * inner / machine.threads)
+    rounds, rest = np.divmod(mine, inner)
+    busiest = rounds * inner * share + np.minimum(rest, inner * share)
+    return outer * inner * share / busiest
+
+
+def _entry(loops: tuple[LoopShape, ...], machine: Machine, ones: Array) -> Array:
+    """Seconds until all threads work, and have met again."""
+    parallel = [x for x in loops if x.kind is LoopKind.PARALLEL and x.own]
+    if machine.threads == 1:
+        return 0.0 * ones
+    return np.where(_product(parallel, ones) > 1, _THREADS_MEET_S, 0.0)
 
 
 def _memory(shape: StageShape, machine: Machine, ones: Array) -> tuple[Array, ...]:

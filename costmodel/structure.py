@@ -8,7 +8,7 @@ whole tiles.
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -31,12 +31,14 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class LoopShape:
-    """A loop around or of a stage. ``own``: it belongs to the stage itself."""
+    """A loop around or of a stage. ``own``: it belongs to the stage itself. ``share``: steps taken inside, of
+    those that whole tiles in every trip would take; for parallel loops."""
 
     name: str
     extent: Array
     kind: LoopKind
     own: bool
+    share: Array | float = 1.0
 
 
 @dataclass(frozen=True)
@@ -139,10 +141,13 @@ class _Shaper:
                 base[axis.name] = steps
         strides = self._strides(stage, extents)
         loops = tuple(
-            LoopShape(f"{stage.name}.{leaf}", extents[leaf], plan.kind(loop), True)
+            LoopShape(
+                f"{stage.name}.{leaf}", extents[leaf], plan.kind(loop), True,
+                self._share_of_trips(plan, extents, leaf) if plan.kind(loop) is LoopKind.PARALLEL else 1.0,
+            )
             for loop in plan.loops
             for leaf in plan.leaves(loop)
-        )
+        )  # fmt: skip
         mine = {a: base[a] | {f"{stage.name}.{x}": s for x, s in strides[a].items()} for a in base}
         return _Frame(share, (*around, *loops), extents, mine)
 
@@ -157,24 +162,36 @@ class _Shaper:
         Loops end where their axis does; what may be wasted is part of the last step. A remainder with code
         of its own takes its share of a step, unless so little that the latency of a step is what it takes.
         """
-        static = [x for x in plan.loops if plan.kind(x) in (LoopKind.UNROLL, LoopKind.VECTOR)]
-        vectors = [x for x in static if plan.kind(x) is LoopKind.VECTOR]
-        unrolled = math.prod((extents[x] for x in static if x not in vectors), start=self.ones)
         share = self.ones
         for d in plan.derivations:
             if isinstance(d, FuseInfo):
                 continue
-            step = math.prod((extents[x] for x in d.parts if x in static), start=self.ones)
-            lanes = math.prod((extents[x] for x in d.parts if x in vectors), start=self.ones)
-            left = extents[d.parent] % step
-            work = np.maximum(np.ceil(left / lanes) * lanes, step * np.minimum(_IN_FLIGHT / unrolled, 1.0))
-            work = np.where(self._peels(d), np.minimum(work, step), step)
-            needed = extents[d.parent] - left + np.where(left > 0, work, 0.0)
             around = math.prod((extents[x] for x in d.parts if x not in inside), start=self.ones)
             tile = math.prod((extents[x] for x in d.parts if x in inside), start=self.ones)
             whole = around * np.minimum(tile, extents[d.parent])
-            share = share * np.minimum(needed / whole, 1.0)
+            share = share * np.minimum(self._needed(plan, extents, d) / whole, 1.0)
         return share
+
+    def _share_of_trips(self, plan: Plan, extents: Mapping[str, Array], loop: str) -> Array:
+        """The same for the tiles of one loop alone, which its last trip may not need as a whole."""
+        d = next((d for d in plan.derivations if isinstance(d, SplitInfo) and d.parts[0] == loop), None)
+        if d is None:
+            return self.ones
+        whole = math.prod((extents[x] for x in d.parts), start=self.ones)
+        return np.minimum(self._needed(plan, extents, d) / whole, 1.0)
+
+    def _needed(self, plan: Plan, extents: Mapping[str, Array], d: SplitInfo) -> Array:
+        """Elements along a split loop that its unrolled code is taken for."""
+        static = [x for x in plan.loops if plan.kind(x) in (LoopKind.UNROLL, LoopKind.VECTOR)]
+        vectors = [x for x in static if plan.kind(x) is LoopKind.VECTOR]
+        unrolled = math.prod((extents[x] for x in static if x not in vectors), start=self.ones)
+        step = math.prod((extents[x] for x in d.parts if x in static), start=self.ones)
+        lanes = math.prod((extents[x] for x in d.parts if x in vectors), start=self.ones)
+        left = extents[d.parent] % step
+        work = np.maximum(np.ceil(left / lanes) * lanes, step * np.minimum(_IN_FLIGHT / unrolled, 1.0))
+        work = np.where(self._peels(d), np.minimum(work, step), step)
+        needed: Array = extents[d.parent] - left + np.where(left > 0, work, 0.0)
+        return needed
 
     def _peels(self, d: SplitInfo) -> NDArray[np.bool_]:
         if isinstance(d.tail, Hole):
@@ -184,7 +201,7 @@ class _Shaper:
     def _around(self, host: str, loop: str) -> tuple[LoopShape, ...]:
         inside = {f"{host}.{leaf}" for leaf in self._inside(host, loop)}
         loops = self.frame(host).loops
-        return tuple(LoopShape(x.name, x.extent, x.kind, False) for x in loops if x.name not in inside)
+        return tuple(replace(x, own=False) for x in loops if x.name not in inside)
 
     def _inside(self, host: str, loop: str) -> set[str]:
         """Index variables of a stage's loops inside one of them."""

@@ -82,10 +82,12 @@ class Tail(StrEnum):
 
 
 class Part(StrEnum):
-    """Which part of a factored reduce axis becomes an axis of the new stage."""
+    """Which part of a factored reduce axis becomes an axis of the new stage: its last one, or for ``SLICES``
+    (the outer part too) its first one, for large pieces of work such as those of threads."""
 
     INNER = "inner"
     OUTER = "outer"
+    SLICES = "slices"
 
 
 @dataclass(frozen=True, slots=True)

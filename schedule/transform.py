@@ -51,8 +51,8 @@ def cache_write(program: Program, step: CacheWrite) -> Program:
 def rfactor(program: Program, step: RFactor) -> Program:
     """Split a reduce axis and turn one part into an axis of ``stage.rf``, over which ``stage`` then reduces.
 
-    The new axis is the last one of ``stage.rf``, named ``lane`` (or ``lane2`` … when that is taken); the part
-    that stays is named as the axis was.
+    The new axis is the last one of ``stage.rf``, for slices the first one, and named ``lane`` (or ``lane2`` …
+    when that is taken); the part that stays is named as the axis was.
     """
     stage = program.stage(step.stage)
     axis = next((a for a in stage.reduce_axes if a.name == step.axis), None)
@@ -75,7 +75,8 @@ def rfactor(program: Program, step: RFactor) -> Program:
         body = Within((constant(axis.extent - 1) - value,), body, Const(stage.reducer.identity))
     lane = Axis(fresh, lane_extent)
     rest = tuple(Axis(axis.name, rest_extent) if a is axis else a for a in stage.reduce_axes)
-    partial = replace(stage, name=name, axes=(*stage.axes, lane), reduce_axes=rest, body=body)
+    axes = (lane, *stage.axes) if step.part is Part.SLICES else (*stage.axes, lane)
+    partial = replace(stage, name=name, axes=axes, reduce_axes=rest, body=body)
     index: tuple[Affine, ...] = tuple(var(a.name) for a in partial.axes)
     final = replace(stage, reduce_axes=(lane,), body=Load(name, index))
     return _insert(program, stage, (partial, final))

@@ -1,15 +1,16 @@
 """The space of a program: all sketches that the rules derive."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from tunesmith.ir.program import Program
 from tunesmith.records import Target
 from tunesmith.schedule import IllegalStep, Schedule, Sketch, replay
 from tunesmith.search.analysis import batch_axis
 from tunesmith.search.draft import Draft
-from tunesmith.search.rules import DEFAULT_RULES, Hardware, Rule
+from tunesmith.search.rules import DEFAULT_RULES, Hardware, Rule, Slices
 from tunesmith.search.rules.base import thinned
 
 __all__ = ["Candidate", "Space", "derive"]
@@ -53,10 +54,13 @@ class Space:
         return None
 
 
-def derive(program: Program, target: Target, rules: Sequence[Rule] = DEFAULT_RULES) -> Space:
+def derive(
+    program: Program, target: Target, rules: Sequence[Rule] = DEFAULT_RULES, slices: Slices | None = None
+) -> Space:
     """Walk the stages from the last to the first; the first rule that applies to a stage decides it.
 
-    A rule that raises anything but IllegalStep is disabled for this program and logged.
+    Where threads lack work, the walk is done again with reductions in slices. A rule that raises anything but
+    IllegalStep is disabled for this program and logged.
     """
     hardware = Hardware.of(target, program.stages[-1].dtype)
     disabled: dict[str, str] = {}
@@ -65,6 +69,8 @@ def derive(program: Program, target: Target, rules: Sequence[Rule] = DEFAULT_RUL
     axis = batch_axis(program) if hardware.threads == 1 else None
     if axis is not None:
         drafts.append(replace(start, name="sliced whole", batch=(program.stages[-1].name, axis)))
+    cut = slices or Slices()
+    drafts += _tried(cut.name, partial(cut.apply, start, hardware), disabled)
     finished: list[Draft] = []
     limit = min(_MOST_DRAFTS, max(_LEAST_DRAFTS, _MOST_DECISIONS // len(program.stages)))
     while drafts:
@@ -91,18 +97,23 @@ def _decide(
     for rule in rules:
         if rule.name in disabled:
             continue
-        try:
-            drafts = rule.apply(draft, stage, hardware, most)
-        except IllegalStep:
-            continue
-        except Exception as e:  # a fault in one rule must not end the run: the others go on without it
-            disabled[rule.name] = f"{type(e).__name__}: {e}"
-            _log.exception("sketch rule %s failed and is disabled for this program", rule.name)
-            continue
+        drafts = _tried(rule.name, partial(rule.apply, draft, stage, hardware, most), disabled)
         if drafts:
             return [d for d in (_sliced(d, stage) for d in drafts) if d is not None]
     last = _sliced(draft.finish(stage), stage)
     return [] if last is None else [last]
+
+
+def _tried(name: str, rule: Callable[[], list[Draft]], disabled: dict[str, str]) -> list[Draft]:
+    """What a rule gives. A fault in it must not end the run: it is disabled and the others go on."""
+    try:
+        return rule()
+    except IllegalStep:
+        return []
+    except Exception as e:
+        disabled[name] = f"{type(e).__name__}: {e}"
+        _log.exception("sketch rule %s failed and is disabled for this program", name)
+        return []
 
 
 def _sliced(draft: Draft, stage: str) -> Draft | None:

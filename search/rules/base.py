@@ -8,7 +8,9 @@ from tunesmith.ir.dtypes import DType
 from tunesmith.records import Target
 from tunesmith.search.draft import Draft
 
-__all__ = ["Hardware", "Rule", "sizes", "thinned"]
+__all__ = ["EVENLY", "Hardware", "Rule", "balance", "sizes", "thinned"]
+
+EVENLY = 0.9  # of the threads' time used: work that is shared well enough
 
 T = TypeVar("T")
 
@@ -63,3 +65,8 @@ def thinned(variants: Sequence[T], most: int) -> list[T]:
     if len(variants) <= most:
         return list(variants)
     return [variants[i * len(variants) // most] for i in range(most)]
+
+
+def balance(pieces: int, threads: int) -> float:
+    """The part of the threads' time that is used when each takes its share of so many equal pieces."""
+    return pieces / (-(-pieces // threads) * threads)

@@ -28,12 +28,14 @@ from tunesmith.schedule import (
 )
 from tunesmith.search.analysis import flat_stride, has_reuse, reduces_contiguously
 from tunesmith.search.draft import Draft
-from tunesmith.search.rules.base import Hardware, thinned
+from tunesmith.search.rules.base import EVENLY, Hardware, balance, thinned
 from tunesmith.search.rules.vectors import lane_choices, vectorize_last
 
 __all__ = ["RowGroup"]
 
 _ROW_ELEMENTS = 1 << 16  # of one member's row: more would not stay in cache
+_FEW = 1024  # elements that are computed before threads have started
+_MANY = 1 << 15  # elements of few rows that threads share
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,8 @@ class RowGroup:
         if root.reducer is None and (transposed := _transposed(draft, root, hardware)) is not None:
             return transposed
         members = _members(draft, root)
+        if _shares_elements(draft, root, members, hardware):
+            members = ()
         reducing = [n for n in (stage, *members) if draft.stage(n).reducer is not None]
         counts = self.accumulators if reducing else (1,)
         streams = (False, True) if self._is_large(draft, root, hardware) else (False,)
@@ -115,9 +119,12 @@ class RowGroup:
         if stage.reducer is None and axes:
             inner = next((a.name for a in reversed(stage.axes) if a.extent > 1), axes[-1])
         rows = [a for a in axes if a != inner]
+        if inner is not None and not block and _shares_elements(draft, stage, (), hw):
+            return self._shared(draft, root, rows, inner, hw), ""
+        is_parallel = hw.threads > 1 and (block or not _is_end(draft, stage))
         if not rows and inner is not None:
             draft = vectorize_last(draft, root, hw)
-            if hw.threads > 1:
+            if is_parallel:
                 draft = draft.do(Parallel(root, draft.state.plans[root].loops[0]))
             return draft, draft.state.plans[root].loops[0]
         if not rows:
@@ -128,12 +135,28 @@ class RowGroup:
         if block:
             draft, rows = self._block(draft, root, rows)
         loop = rows[0]
-        if hw.threads > 1:
+        if is_parallel:
             for other in rows[1:]:
                 draft = draft.do(Fuse(root, loop, other))
                 loop = f"{loop}*{other}"
             return draft.do(Parallel(root, loop)), loop
         return draft, rows[-1]
+
+    def _shared(self, draft: Draft, root: str, rows: list[str], inner: str, hw: Hardware) -> Draft:
+        """Few rows: threads share the vectors of all of them."""
+        axes = draft.stage(root).axes
+        wide = [a.name for a in axes if a.name in rows and a.extent > 1]
+        others = [r for r in rows if r not in wide]
+        draft = draft.do(Reorder(root, (*rows, inner)))
+        loop = inner
+        if inner == axes[-1].name:
+            draft = vectorize_last(draft, root, hw)
+            loop = f"{inner}.0"
+        draft = draft.do(Reorder(root, (*wide, loop, *others)))
+        for first in reversed(wide):
+            draft = draft.do(Fuse(root, first, loop))
+            loop = f"{first}*{loop}"
+        return draft.do(Parallel(root, loop))
 
     def _block(self, draft: Draft, root: str, rows: list[str]) -> tuple[Draft, list[str]]:
         """Split the last row axis into blocks of unrolled rows."""
@@ -142,6 +165,22 @@ class RowGroup:
         draft, hole = draft.hole(f"{root}.rows", tuple(r for r in self.rows if r <= extents[axis]))
         draft = draft.do(Split(root, axis, (hole,)), Unroll(root, f"{axis}.1"))
         return draft, [*rows[:-1], f"{axis}.0"]
+
+
+def _shares_elements(draft: Draft, root: Stage, members: Sequence[str], hw: Hardware) -> bool:
+    """Whether threads share the elements of an elementwise stage and not its rows: these are few and long,
+    and nothing is reduced in them."""
+    if hw.threads == 1 or root.reducer is not None or any(draft.stage(m).reducer for m in members):
+        return False
+    inner = next((a.extent for a in reversed(root.axes) if a.extent > 1), 1)
+    elements = prod(a.extent for a in root.axes)
+    return elements >= _MANY and balance(elements // inner, hw.threads) < EVENLY
+
+
+def _is_end(draft: Draft, root: Stage) -> bool:
+    """Whether an elementwise stage is what little is left to do after others."""
+    reads = any(n in draft.program.stage_by_name for n in root.reads)
+    return root.reducer is None and reads and prod(a.extent for a in root.axes) <= _FEW
 
 
 def _transposed(draft: Draft, root: Stage, hw: Hardware) -> list[Draft] | None:

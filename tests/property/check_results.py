@@ -36,8 +36,11 @@ def check_interpreted(program: Program, nest: LoopNest) -> None:
     _compare(program, run_nest(nest, inputs), inputs)
 
 
-def check_compiled(program: Program, nest: LoopNest, target: Target) -> None:
-    """Inputs are read-only, results poisoned, and every buffer ends at a page that may not be touched."""
+def check_compiled(program: Program, nest: LoopNest, target: Target) -> dict[str, NDArray[Any]]:
+    """The results of compiled code, after a comparison with the reference.
+
+    Inputs are read-only, results poisoned, and every buffer ends at a page that may not be touched.
+    """
     inputs = inputs_of(program)
     binary = build_nest(nest, target)
     arena = GuardedArena()
@@ -56,6 +59,7 @@ def check_compiled(program: Program, nest: LoopNest, target: Target) -> None:
         if spec.role is Role.OUTPUT
     }
     _compare(program, results, inputs)
+    return results
 
 
 def _compare(program: Program, results: dict[str, NDArray[Any]], inputs: dict[str, NDArray[Any]]) -> None:

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from tunesmith.frontend import operator
-from tunesmith.ir import Program, canonical
+from tunesmith.ir import Program, canonical, parse
 from tunesmith.records import Peaks, Target
-from tunesmith.schedule import IllegalStep, Pack, Schedule, Split, lower, replay
+from tunesmith.schedule import IllegalStep, Pack, Parallel, Part, RFactor, Schedule, Split, lower, replay
 from tunesmith.search import derive
 from tunesmith.search.default import default_schedule
 from tunesmith.search.draft import Draft
@@ -48,6 +48,14 @@ OPERATORS = (
     "transpose(24,17)",
     "attention(h=2,m=9,d=8)",
 )
+FEW_VALUES = (
+    "def f(x: f32[16777216]):\n    y = sum(x[i], i)\n    return y\n",
+    "def f(x: f32[100000, 20]):\n    y[j] = sum(x[i, j], i)\n    return y\n",
+    "def f(x: f32[1000, 1001]):\n    return mean((x - mean(x)) * (x - mean(x)))\n",
+    "matmul(4,16,100000)",
+    "gemv(3,100000)",
+    "softmax(1,1048576)",
+)
 
 
 def program(text: str) -> Program:
@@ -79,6 +87,17 @@ def test_the_default_schedule_is_always_legal(text: str) -> None:
     p = program(text)
     for target in (AVX2, AVX512):
         lower(p, default_schedule(p, target))
+
+
+@pytest.mark.parametrize("text", FEW_VALUES)
+def test_few_values_of_long_reductions_keep_all_threads_busy_without_tuning(text: str) -> None:
+    p = canonical(parse(text)) if "def" in text else program(text)
+    for target in (AVX2.with_threads(2), AVX512.with_threads(3)):
+        schedule = default_schedule(p, target)
+        found = [s for s in schedule.steps if isinstance(s, RFactor) and s.part is Part.SLICES]
+        assert len(found) == sum(s.reducer is not None for s in p.stages)
+        assert all(Parallel(f"{s.stage}.rf", "lane") in schedule.steps for s in found)
+        lower(p, schedule)
 
 
 def test_the_classic_matmul_is_reachable() -> None:
@@ -133,8 +152,6 @@ def test_evolution_stays_under_the_ceilings() -> None:
 
 def test_long_programs_have_small_spaces() -> None:
     """Variants of several stages multiply; each still has a choice, and deriving stays quick."""
-    from tunesmith.ir import parse
-
     layers = "\n".join(f"    y{n} = relu(y{n - 1} @ w)" for n in range(1, 9))
     text = f"def deep(x: f32[8, 16], w: f32[16, 16]):\n    y0 = relu(x @ w)\n{layers}\n    return y8\n"
     space = derive(canonical(parse(text)), AVX2)
@@ -144,8 +161,6 @@ def test_long_programs_have_small_spaces() -> None:
 def test_a_hundred_stages() -> None:
     lines = ["def chain(x: f32[8, 16]):", "    y0 = x + 1"]
     lines += [f"    y{n} = relu(y{n - 1} * 2 + x)" for n in range(1, 100)]
-    from tunesmith.ir import parse
-
     p = canonical(parse("\n".join([*lines, "    return y99\n"])))
     sketch = derive(p, AVX2).sketches[0]
     assert replay(p, Schedule(sketch.steps)).program.stages

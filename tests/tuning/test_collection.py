@@ -62,7 +62,7 @@ def test_every_task_gets_its_trials_once(store: Store) -> None:
     assert (more.tasks, more.trials) == (1, 2)
     (product,) = (w for w in store.workloads().items if w.name == "product")
     records = store.history(product.hash, detect_target(1).fingerprint)
-    assert [r.trial for r in records] == list(range(6))
+    assert sorted(r.trial for r in records) == list(range(6))
     assert len({r.schedule_hash for r in records}) == 6
 
 
