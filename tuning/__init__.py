@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from tunesmith.tuning.collection import CollectOptions, CollectResult, TaskDone, collect
     from tunesmith.tuning.dataset import Dataset, load_dataset
     from tunesmith.tuning.kernel import Kernel
+    from tunesmith.tuning.near import Estimate
     from tunesmith.tuning.tasks import Task, draw_tasks
     from tunesmith.tuning.tuner import tune
     from tunesmith.tuning.types import Event, Observer, StoppedBy, TuneOptions, TuneResult
@@ -18,6 +19,7 @@ __all__ = [
     "CollectOptions",
     "CollectResult",
     "Dataset",
+    "Estimate",
     "Event",
     "Kernel",
     "KernelFunction",
@@ -45,7 +47,7 @@ _HOMES = {
     "artifact": "artifacts", "describe": "artifacts", "tune": "tuner", "workload_of": "workload",
     "CollectOptions": "collection", "CollectResult": "collection", "TaskDone": "collection",
     "collect": "collection", "Dataset": "dataset", "load_dataset": "dataset",
-    "Task": "tasks", "draw_tasks": "tasks",
+    "Estimate": "near", "Task": "tasks", "draw_tasks": "tasks",
 }  # fmt: skip
 
 
