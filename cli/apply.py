@@ -10,17 +10,22 @@ from dataclasses import replace
 from pathlib import Path
 
 from tunesmith.cli.commands import WHAT, WHAT_HELP, add_common, positive_int
-from tunesmith.cli.lookup import best_of, resolve, this_machine
+from tunesmith.cli.database import open_database
+from tunesmith.cli.errors import NotFoundError
+from tunesmith.cli.lookup import Subject, best_of, near_of, resolve, this_machine
 from tunesmith.cli.output import emit_json, format_bytes, line
+from tunesmith.records import Record
 
 __all__ = ["EXAMPLES", "SUMMARY", "arguments", "run", "write_all"]
 
 SUMMARY = """\
 Rebuild the best kernel of a program, or one record, and write it. The shared library needs neither Python nor
-Tunesmith; the header says how to call it."""
+Tunesmith; the header says how to call it. With --near, a shape that was never tuned gets the kernel that
+others suggest, verified and timed here once before it is written."""
 
 EXAMPLES = (
     "tunesmith apply examples/bert_ffn.py -o build/",
+    "tunesmith apply 'matmul(500,500,500)' --near",
     "tunesmith apply 'matmul(512,512,512)' --name mm512 --emit library,header,asm",
 )
 
@@ -46,6 +51,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--emit", type=_kinds, default=("library", "header"), metavar="KIND,…", help=f"of {', '.join(_FILES)}"
     )
     parser.add_argument("--threads", type=positive_int, default=1, metavar="N", help="default: 1")
+    parser.add_argument("--near", action="store_true", help="if never tuned, take it from other shapes")
     add_common(parser)
 
 
@@ -65,7 +71,7 @@ def _kinds(text: str) -> tuple[str, ...]:
 
 def run(args: argparse.Namespace) -> int:
     subject = resolve(args.what, args.db)
-    record = subject.record or best_of(subject, this_machine(args.threads), args.db).record
+    record = subject.record or _record(subject, args)
 
     from tunesmith.tuning import artifact
     from tunesmith.tuning.c_names import symbol_name
@@ -84,6 +90,22 @@ def run(args: argparse.Namespace) -> int:
     for file, data in built.items():
         line(f"wrote {args.output / file} ({format_bytes(len(data))})")
     return 0
+
+
+def _record(subject: Subject, args: argparse.Namespace) -> Record:
+    here = this_machine(args.threads)
+    try:
+        return best_of(subject, here, args.db).record
+    except NotFoundError:
+        if not args.near:
+            raise
+    answer = near_of(subject, here, args.db)
+
+    from tunesmith.tuning.near import confirm
+
+    assert subject.program is not None
+    with open_database(args.db) as store:
+        return confirm(subject.program, answer, store)
 
 
 def write_all(folder: Path, files: Mapping[str, bytes]) -> None:

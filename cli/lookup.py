@@ -3,6 +3,7 @@
 import re
 import shlex
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from tunesmith.cli.database import database_url, open_database
 from tunesmith.cli.errors import NotFoundError
@@ -12,7 +13,10 @@ from tunesmith.ir import Program, workload_hash
 from tunesmith.measure import detect_target
 from tunesmith.records import Record, Target
 
-__all__ = ["Subject", "best_of", "this_machine", "resolve"]
+if TYPE_CHECKING:
+    from tunesmith.tuning.near import Estimate
+
+__all__ = ["Subject", "best_of", "near_of", "this_machine", "resolve"]
 
 _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{1,27}", re.IGNORECASE)
 
@@ -57,3 +61,18 @@ def best_of(subject: Subject, target: Target | None, db: str | None) -> Best:
         f"nothing is known yet of {subject.word} on this machine; to find it:"
         f" tunesmith tune {shlex.quote(subject.word)}"
     )
+
+
+def near_of(subject: Subject, target: Target, db: str | None) -> "Estimate":
+    """What records of other shapes say. Raises NotFoundError if there are none, or no program to derive
+    schedules of."""
+    from tunesmith.tuning.near import NothingNear, estimate
+
+    if subject.program is None:
+        raise NotFoundError(f"{subject.word!r} has no working record; --near needs the program itself")
+    with open_database(db) as store:
+        try:
+            return estimate(subject.program, target, store)
+        except NothingNear as error:
+            hint = f"to tune it: tunesmith tune {shlex.quote(subject.word)}"
+            raise NotFoundError(f"{error}; {hint}") from error

@@ -8,7 +8,7 @@ comes back exactly as it was added.
 import datetime as dt
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
@@ -17,6 +17,7 @@ from tunesmith.records import Measurement, Peaks, Protocol, Record, Status, Targ
 __all__ = [
     "RECORD_COLUMNS",
     "document",
+    "log_size",
     "parse_time",
     "plain_text",
     "record_from_row",
@@ -73,12 +74,20 @@ def document(value: Any) -> Any:
 
 
 def workload_row(workload: Workload) -> dict[str, Any]:
-    return {"id": workload.hash, **{name: getattr(workload, name) for name in _WORKLOAD_FIELDS}}
+    values = {name: getattr(workload, name) for name in _WORKLOAD_FIELDS}
+    return {"id": workload.hash, **values, "log_size": log_size(workload.extents)}
+
+
+def log_size(extents: Sequence[int]) -> float | None:
+    """The mean of the extents' logarithms to base 2: two workloads of a structure are at least as far apart
+    as these are, which is how near ones are found by an index."""
+    return sum(map(math.log2, extents)) / len(extents) if extents and min(extents) > 0 else None
 
 
 def workload_from_row(row: Mapping[str, Any]) -> Workload:
     values = {name: row[name] for name in _WORKLOAD_FIELDS}
-    return Workload(hash=row["id"], **{**values, "program": document(row["program"])})
+    documents = {"program": document(row["program"]), "extents": tuple(document(row["extents"]) or ())}
+    return Workload(hash=row["id"], **{**values, **documents})
 
 
 def target_row(target: Target) -> dict[str, Any]:
@@ -129,7 +138,10 @@ def record_row(record: Record, workload: Workload, target: Target) -> dict[str, 
 def record_from_row(row: Mapping[str, Any], workload: Workload, target: Target) -> Record:
     variant = document(row["variant"]) or {}
     if "workload" in variant:
-        workload = replace(workload, **variant["workload"])
+        changed = variant["workload"]
+        if "extents" in changed:
+            changed = {**changed, "extents": tuple(changed["extents"])}
+        workload = replace(workload, **changed)
     if "peaks" in variant:
         target = replace(target, peaks=Peaks(**variant["peaks"]))
     return Record(

@@ -46,10 +46,12 @@ workload = sa.Table(
     sa.Column("flops", sa.BigInteger, nullable=False),
     sa.Column("min_bytes", sa.BigInteger, nullable=False),
     sa.Column("dtype", sa.String(16), nullable=False),
+    sa.Column("extents", Json),
+    sa.Column("log_size", sa.Float(53)),
     sa.Column("n_records", sa.Integer, nullable=False, server_default="0"),
     sa.Column("n_failed", sa.Integer, nullable=False, server_default="0"),
     sa.Column("created_at", UtcDateTime, nullable=False),
-    sa.Index("ix_workload_structure", "structure"),
+    sa.Index("ix_workload_structure", "structure", "log_size", "id"),
     sa.Index("ix_workload_created", "created_at", "id"),
 )
 

@@ -11,10 +11,11 @@ from tunesmith.db.artifacts import Artifacts
 from tunesmith.db.engine import Database, WriteSession
 from tunesmith.db.jobs import Jobs
 from tunesmith.db.lookup import Shared, find_best
+from tunesmith.db.nearby import find_neighbours
 from tunesmith.db.schema import ensure_schema
 from tunesmith.db.trials import RecordFilter
 from tunesmith.db.urls import default_url, normalize, sqlite_path
-from tunesmith.db.values import Best, Match, Order, Page, RecordSummary, WorkloadSummary
+from tunesmith.db.values import Best, Match, Neighbour, Order, Page, RecordSummary, WorkloadSummary
 from tunesmith.records import Record, Status, Target, Workload, utc_now
 
 __all__ = ["Store", "open_store"]
@@ -107,6 +108,14 @@ class Store:
         ``within`` is the loosest match to accept. Failed trials are never served.
         """
         return self._database.read(lambda session: find_best(session.fetch, workload_hash, target, within))
+
+    def neighbours(self, workload: Workload, target: Target, limit: int = 8) -> list[Neighbour]:
+        """The best of the same computation on other shapes, and on other targets of the architecture.
+
+        Those of the same target come first, then the nearest. However many there are, a few hundred rows of
+        an index are read.
+        """
+        return self._database.read(lambda session: find_neighbours(session.fetch, workload, target, limit))
 
     def get(self, record_id: str) -> Record:
         """By id or by its unique beginning. Raises ``NotFound``, ``Ambiguous``.

@@ -14,6 +14,7 @@ __all__ = [
     "Job",
     "JobSpec",
     "Match",
+    "Neighbour",
     "Order",
     "Page",
     "RecordSummary",
@@ -65,6 +66,14 @@ class Best:
     @property
     def gflops(self) -> float:
         return self.record.workload.flops / self.time_s / 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbour:
+    """The best of a workload of the same structure. ``distance`` of the shapes: 1 is a factor of two."""
+
+    best: Best
+    distance: float
 
 
 @dataclass(frozen=True, slots=True)

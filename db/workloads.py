@@ -39,7 +39,7 @@ def list_workloads(
     served = models.record.alias("served")
     query = (
         sa.select(
-            *(c for c in _table.c if c.name != "program"),
+            *(c for c in _table.c if c.name not in ("program", "extents", "log_size")),
             served.c.id.label("best_record_id"),
             served.c.rank_s.label("best_s"),
             served.c.gflops.label("best_gflops"),

@@ -1,7 +1,7 @@
 """What is computed: expressions, programs, the expression language, loop nests, the NumPy reference."""
 
 from tunesmith.ir.affine import Affine, Range, constant, interval, var
-from tunesmith.ir.canonical import canonical, structure_hash, workload_hash
+from tunesmith.ir.canonical import anatomy, canonical, extents, structure_hash, workload_hash
 from tunesmith.ir.cost import dominant_dtype, flops, min_bytes, stage_flops
 from tunesmith.ir.dtypes import DType
 from tunesmith.ir.errors import LimitError, ProgramError, TunesmithError
@@ -17,10 +17,12 @@ from tunesmith.ir.serial import PROGRAM_VERSION, program_from_json, program_to_j
 from tunesmith.ir.verify import verify_program
 
 __all__ = [
+    "anatomy",
     "canonical",
     "constant",
     "dominant_dtype",
     "evaluate",
+    "extents",
     "flops",
     "format_expr",
     "format_nest",

@@ -35,7 +35,7 @@ from tunesmith.ir.expr import (
 from tunesmith.ir.fold import binary, unary
 from tunesmith.ir.program import Axis, Program, Stage
 
-__all__ = ["canonical", "structure_hash", "workload_hash"]
+__all__ = ["anatomy", "canonical", "extents", "structure_hash", "workload_hash"]
 
 _HASH_CHARS = 32
 _COMMUTATIVE = (BinaryOp.ADD, BinaryOp.MUL, BinaryOp.MAX, BinaryOp.MIN)
@@ -48,7 +48,7 @@ def canonical(program: Program) -> Program:
     """The same computation with inputs ``x0…``, stages ``t0…`` in the order outputs need them, axes ``i0…``
     and ``r0…``. Programs that differ only in what the module's text lists become equal."""
     keyed = _keyed(program, _Writer(exact=True))
-    by_key = {key: stage for key, stage in keyed.values()}
+    by_key = {key: stage for key, stage, _ in keyed.values()}
     outputs = [keyed[o][0] for o in program.outputs]
     names = {f"x{n}": f"x{n}" for n in range(len(program.inputs))}
     order = list(_needed(outputs, by_key))
@@ -69,6 +69,22 @@ def structure_hash(program: Program) -> str:
     return _program_hash(program, _Writer(exact=False, reductions=_reductions(program)))
 
 
+def anatomy(program: Program) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """The needed stages with the names of their axes, in an order that programs of one structure share: what
+    stands at one place in two of them is the same, whatever it is called there. Names of canonical forms may
+    differ, since extents take part in the order behind them."""
+    keyed = _keyed(program, _Writer(exact=False, reductions=_reductions(program)))
+    by_key = {key: stage for key, stage, _ in keyed.values()}
+    order = list(_needed([keyed[o][0] for o in program.outputs], by_key))
+    return tuple((name, axes) for k in order for name, (key, _, axes) in keyed.items() if key == k)
+
+
+def extents(program: Program) -> tuple[int, ...]:
+    """Of all axes, in the order of ``anatomy``: where a program stands among those of its structure."""
+    stages = {s.name: {a.name: a.extent for a in s.all_axes} for s in program.stages}
+    return tuple(stages[stage][axis] for stage, axes in anatomy(program) for axis in axes)
+
+
 def _program_hash(program: Program, writer: "_Writer") -> str:
     keyed = _keyed(program, writer)
     inputs = [f"{t.dtype}{writer.extents(t.shape)}{' const' * t.const}" for t in program.inputs]
@@ -79,21 +95,24 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:_HASH_CHARS]
 
 
-def _keyed(program: Program, writer: "_Writer") -> dict[str, tuple[str, Stage]]:
-    """For each stage its key, and itself with canonical axes and loads that name keys."""
+def _keyed(program: Program, writer: "_Writer") -> dict[str, tuple[str, Stage, tuple[str, ...]]]:
+    """For each stage its key, itself with canonical axes and loads that name keys, and what its axes were
+    called, in that order."""
     keys = {t.name: f"x{n}" for n, t in enumerate(program.inputs)}
     outputs = {name: n for n, name in enumerate(program.outputs)}
-    out: dict[str, tuple[str, Stage]] = {}
+    out: dict[str, tuple[str, Stage, tuple[str, ...]]] = {}
     for s in program.stages:
-        stage, text = _canonical_stage(s, keys, writer)
+        stage, text, axes = _canonical_stage(s, keys, writer)
         # An output keeps a key of its own, so that two equal ones stay two.
         keys[s.name] = _digest(f"{text} out{outputs[s.name]}" if s.name in outputs else text)
         writer.note_reduction(s.name, keys[s.name])
-        out[s.name] = keys[s.name], stage
+        out[s.name] = keys[s.name], stage, axes
     return out
 
 
-def _canonical_stage(s: Stage, keys: Mapping[str, str], writer: "_Writer") -> tuple[Stage, str]:
+def _canonical_stage(
+    s: Stage, keys: Mapping[str, str], writer: "_Writer"
+) -> tuple[Stage, str, tuple[str, ...]]:
     body = _normal(s.body, axis_ranges(s.all_axes))
     body = transform_loads(body, lambda load: Load(keys[load.tensor], load.index))
     spatial = {a.name: var(f"i{n}") for n, a in enumerate(s.axes)}
@@ -110,7 +129,8 @@ def _canonical_stage(s: Stage, keys: Mapping[str, str], writer: "_Writer") -> tu
     axes = tuple(Axis(f"i{n}", a.extent) for n, a in enumerate(s.axes))
     reduce_axes = tuple(Axis(f"r{n}", a.extent) for n, a in enumerate(order))
     stage = Stage("", axes, reduce_axes, s.reducer, ordered, s.dtype, s.accumulate)
-    return stage, f"{s.dtype} {s.accumulate} {writer.extents(s.shape)} {s.reducer} {text}"
+    names = tuple(a.name for a in (*s.axes, *order))
+    return stage, f"{s.dtype} {s.accumulate} {writer.extents(s.shape)} {s.reducer} {text}", names
 
 
 def _orders(body: Expr, axes: tuple[Axis, ...], writer: "_Writer") -> Iterator[tuple[Axis, ...]]:

@@ -2,7 +2,7 @@
 
 from tunesmith.records.lead import Lead, lead_of
 from tunesmith.records.measurement import Measurement, Protocol, Status
-from tunesmith.records.record import Record, Workload, new_id, utc_now
+from tunesmith.records.record import Record, Workload, log_distance, new_id, utc_now
 from tunesmith.records.target import Peaks, Target
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "Target",
     "Workload",
     "lead_of",
+    "log_distance",
     "new_id",
     "utc_now",
 ]

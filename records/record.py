@@ -1,15 +1,17 @@
 """A record: program, target, schedule and measurement, with all that is needed to repeat it."""
 
 import datetime as dt
+import math
 import secrets
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tunesmith.records.measurement import Measurement, Protocol
 from tunesmith.records.target import Target
 
-__all__ = ["Record", "Workload", "new_id", "utc_now"]
+__all__ = ["Record", "Workload", "log_distance", "new_id", "utc_now"]
 
 
 def new_id() -> str:
@@ -24,12 +26,19 @@ def utc_now() -> dt.datetime:
     return dt.datetime.now(dt.UTC)
 
 
+def log_distance(a: Sequence[int], b: Sequence[int]) -> float:
+    """How far apart two shapes of one structure are, given their extents: the root mean square of the
+    logarithms, to base 2, of their ratios. So 1 is a factor of two everywhere."""
+    return math.sqrt(sum(math.log2(x / y) ** 2 for x, y in zip(a, b, strict=True)) / max(1, len(a)))
+
+
 @dataclass(frozen=True, slots=True)
 class Workload:
     """What is tuned: the program's hash and its whole JSON form.
 
     ``flops`` counts nominal operations, ``min_bytes`` the bytes of inputs and outputs, which must move.
     ``structure`` is the hash with extents left out: equal for the same computation on other shapes.
+    ``extents`` are those of all axes, in an order that workloads of one structure share.
     """
 
     hash: str
@@ -39,6 +48,7 @@ class Workload:
     flops: int
     min_bytes: int
     dtype: str
+    extents: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

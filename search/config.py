@@ -15,6 +15,9 @@ class SearchConfig:
     until ``descend_after`` candidates are measured. From then on ``descend_share`` of each batch comes from
     the neighbourhood of the best ``descend_from`` (coordinate descent, as in Droplet: M. Canesche et al.,
     arXiv 2406.20037).
+
+    ``seeded``: share of a batch, until ``descend_after`` candidates are measured, that is given to seeds:
+    neighbours may mislead.
     """
 
     first: int = 4096
@@ -31,3 +34,4 @@ class SearchConfig:
     descend_after: int = 16
     descend_share: float = 0.5
     descend_from: int = 3
+    seeded: float = 0.5

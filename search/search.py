@@ -3,7 +3,8 @@
 A pool of candidates is kept for every sketch, their features computed once. Each round the most promising
 sketches breed and some others get fresh blood; then all pools are ranked with what the model knows by now:
 
-    propose = some near the best measured + the best predicted + some best by a draw of what is not known yet
+    propose = seeds, at first | some near the best measured, later
+              + the best predicted + some best by a draw of what is not known yet
 """
 
 from collections.abc import Iterable, Sequence
@@ -50,6 +51,7 @@ class Search:
         self.codes: set[Identity] = set()
         self.measured: list[tuple[float, Candidate]] = []
         self.pools: dict[int, Pool] = {}
+        self.seeds: list[Candidate] = []
 
     def schedule(self, candidate: Candidate) -> Schedule:
         return self.space.decode(candidate)
@@ -70,14 +72,23 @@ class Search:
         for s in schedules:
             self._is_new(s)
 
+    def seed(self, candidates: Sequence[Candidate]) -> None:
+        """Candidates that there is reason to try, the most promising first. They and mutants of them are in
+        the pools from the start, and a share of the first batches is theirs. Before the first proposal."""
+        self.seeds += candidates
+
     def propose(self, count: int) -> list[Candidate]:
         """Up to ``count`` new candidates, the most promising first; fewer when the space runs out."""
         chosen: list[Candidate] = []
         early = len(self.measured) < self.config.descend_after
         self._breed()
-        if not early:
+        if early:
+            self._take(chosen, self.seeds, max(1, round(count * self.config.seeded)))
+        else:
             self._take(chosen, self._near_the_best(), round(count * self.config.descend_share))
-        explored = round(count * (self.config.explore_early if early else self.config.explore))
+        explored = round(
+            (count - len(chosen)) * self.config.explore_early if early else count * self.config.explore
+        )
         ranking = self._ranking()
         self._take(chosen, ranking, count - explored)
         while len(chosen) < count and self._take(chosen, self._drawn(), len(chosen) + 1):
@@ -119,7 +130,8 @@ class Search:
         if first:
             share = max(64, config.first // len(sketches))
             for i, sketch in enumerate(sketches):
-                self.pools[i] = Pool.of(i, sample(sketch, share, self.rng), self.model)
+                rows = [sample(sketch, share, self.rng), *self._seeded(i)]
+                self.pools[i] = Pool.of(i, np.concatenate(rows), self.model)
         else:
             for i in self.rng.permutation(len(sketches))[: config.watched]:
                 self.pools[int(i)].add(self._blood(int(i)))
@@ -138,6 +150,13 @@ class Search:
         ]
         found.sort(key=lambda f: (float(f[1].min()), f[0].sketch))
         return found[: self.config.bred]
+
+    def _seeded(self, i: int) -> list[Population]:
+        """The seeds of a sketch with mutants of them."""
+        sketch, out = self.space.sketches[i], []
+        for row in (np.array([s.row], dtype=np.int64) for s in self.seeds if s.sketch == i):
+            out += [row, mutate(sketch, np.repeat(row, _CARRIED, axis=0), self.rng)]
+        return out
 
     def _blood(self, i: int) -> Population:
         """Random candidates, and the best measured ones carried over from their sketches."""

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from tunesmith.tuning.dataset import Dataset, load_dataset
     from tunesmith.tuning.explanation import Explained, explain_program, explain_record
     from tunesmith.tuning.kernel import Kernel
+    from tunesmith.tuning.near import Estimate
     from tunesmith.tuning.tasks import Task, draw_tasks
     from tunesmith.tuning.tuner import tune
     from tunesmith.tuning.types import Event, Observer, StoppedBy, TuneOptions, TuneResult
@@ -19,6 +20,7 @@ __all__ = [
     "CollectOptions",
     "CollectResult",
     "Dataset",
+    "Estimate",
     "Event",
     "Explained",
     "Kernel",
@@ -49,7 +51,7 @@ _HOMES = {
     "artifact": "artifacts", "describe": "artifacts", "tune": "tuner", "workload_of": "workload",
     "CollectOptions": "collection", "CollectResult": "collection", "TaskDone": "collection",
     "collect": "collection", "Dataset": "dataset", "load_dataset": "dataset",
-    "Task": "tasks", "draw_tasks": "tasks",
+    "Estimate": "near", "Task": "tasks", "draw_tasks": "tasks",
     "Explained": "explanation", "explain_program": "explanation", "explain_record": "explanation",
 }  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from tunesmith.codegen import Binary, build
@@ -14,11 +15,12 @@ from tunesmith.records import Protocol, Record, Target
 from tunesmith.schedule import IllegalStep, Schedule, ScheduleError
 from tunesmith.tuning.guess import guess
 from tunesmith.tuning.kernel import Kernel
+from tunesmith.tuning.near import Estimate, NothingNear, estimate
 from tunesmith.tuning.tuner import tune as run_tuner
 from tunesmith.tuning.types import Observer, TuneOptions, TuneResult
 from tunesmith.tuning.workload import workload_of
 
-__all__ = ["KernelFunction", "kernel", "load", "tune"]
+__all__ = ["KernelFunction", "kernel", "load", "near", "tune"]
 
 
 class KernelFunction:
@@ -98,11 +100,13 @@ def load(
     threads: int = 1,
     db: str | os.PathLike[str] | None = None,
     record: Record | None = None,
+    near: bool = False,
 ) -> Kernel:
     """A callable that uses the best known schedule for this machine, or ``record``'s.
 
-    With none known, or none that this version can rebuild here, it is the cost model's guess, compiled: never
-    an error. ``Kernel.record`` says which.
+    With none known, or none that this version can rebuild here, it is what ``near`` suggests if that is asked
+    for and there is something, else the cost model's guess, compiled: never an error. ``Kernel.record`` says
+    which.
     """
     mine = _program(program)
     workload, form = workload_of(mine)
@@ -116,7 +120,23 @@ def load(
             return Kernel(mine, *_rebuild(form, best.record, target), best.record)
         except (ScheduleError, IllegalStep, BuildError):  # of another version, or for another machine
             pass
+    if near:
+        with _store(db) as store, suppress(NothingNear, IllegalStep, BuildError):
+            schedule = estimate(mine, target, store).schedules[0]
+            return Kernel(mine, schedule, build(form, schedule, target))
     return Kernel(mine, *guess(form, target))
+
+
+def near(
+    program: Program | KernelFunction | str,
+    *,
+    threads: int = 1,
+    db: str | os.PathLike[str] | None = None,
+) -> Estimate:
+    """What records of the same computation on other shapes suggest for this one, with an estimated time and
+    loss; nothing is measured. Raises TunesmithError when there are none that help."""
+    with _store(db) as store:
+        return estimate(_program(program), detect_target(threads), store)
 
 
 def _rebuild(form: Program, record: Record, target: Target) -> tuple[Schedule, Binary]:

@@ -24,6 +24,7 @@ from tunesmith.schedule import Schedule
 from tunesmith.search import Candidate, Search, Space, derive
 from tunesmith.search.default import default_schedule
 from tunesmith.tuning.feasible import check_memory
+from tunesmith.tuning.neighbours import NeighbourStore, seeds
 from tunesmith.tuning.pipeline import Pipeline, Trial, run_task
 from tunesmith.tuning.pretrained import pretrained
 from tunesmith.tuning.recording import Recorder, TrialStore, schedule_of
@@ -50,7 +51,7 @@ class Served(Interface):
     def time_s(self) -> float: ...
 
 
-class Store(TrialStore, Interface):
+class Store(TrialStore, NeighbourStore, Interface):
     """What tuning needs of a database. Called from the tuner's thread; every ``add`` is durable."""
 
     def best(self, workload_hash: str, target: Target) -> Served | None: ...
@@ -140,6 +141,11 @@ class _Run:
         search = Search(space, ranker, np.random.default_rng(self.options.seed))
         default = default_schedule(self.program, self.target)
         known = [(schedule_of(r), r) for r in history]
+        if not self.options.fresh:
+            warm = seeds(self.store, self.workload, space, self.target, self.options.seed)
+            search.seed(warm.candidates)
+            for note in warm.notes:
+                self._emit("search", message=note)
         search.forget([default, *(s for s, _ in known if s is not None)])
         outcomes: list[tuple[Candidate, float | None]] = []
         for schedule, record in known:
@@ -225,8 +231,9 @@ class _Run:
         """Store a finished trial, then tell the observer."""
         record = self.recorder.record(trial)
         self._note(record)
-        if self.state.untuned is None and record.measurement.ok and trial.number == 0:
-            self.state.untuned = record
+        if self.state.untuned is None and record.measurement.ok:
+            is_untuned = trial.schedule == default_schedule(self.program, self.target)
+            self.state.untuned = record if is_untuned else None
         if record.measurement.ok and trial.binary is not None:
             self._keep(record, trial.binary)
         self._emit("search", record)

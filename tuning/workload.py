@@ -5,6 +5,7 @@ from tunesmith.ir import (
     Program,
     canonical,
     dominant_dtype,
+    extents,
     flops,
     min_bytes,
     program_to_json,
@@ -31,6 +32,7 @@ def workload_of(program: Program) -> tuple[Workload, Program]:
         flops(form),
         min_bytes(form),
         dominant_dtype(form).value,
+        extents(form),
     )
     return workload, form
 

@@ -12,7 +12,7 @@ from math import prod
 from tunesmith.ir.expr import loads
 from tunesmith.ir.program import Axis, Program, Stage
 from tunesmith.schedule import Part, Reorder, RFactor, Split, Vectorize
-from tunesmith.search.analysis import flat_stride, has_reuse, lane_axis
+from tunesmith.search.analysis import flat_stride, has_reuse, lane_axes
 from tunesmith.search.draft import Draft
 from tunesmith.search.rules.base import EVENLY, Hardware, balance
 from tunesmith.search.rules.operands import packable
@@ -72,8 +72,8 @@ class Slices:
 def _feeds_threads(program: Program, stage: Stage, hardware: Hardware) -> bool:
     """Whether the results are enough work for all threads: register tiles for each, evenly shared."""
     pieces, reuses = prod(a.extent for a in stage.axes), has_reuse(stage)
-    name = lane_axis(program, stage, packable(program, stage))
-    lane = next((a for a in stage.axes if a.name == name), None)
+    names = lane_axes(program, stage, packable(program, stage))[:1]
+    lane = next((a for a in stage.axes if a.name in names), None)
     lies_along = lane is not None and 1 in (flat_stride(program, x, lane.name) for x in loads(stage.body))
     if lane is not None and (lies_along or lane.extent >= hardware.lanes):
         pieces = pieces // lane.extent * -(-lane.extent // hardware.lanes)

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tunesmith.frontend import ops
     from tunesmith.ir import Program, ProgramError, TunesmithError, parse
-    from tunesmith.tuning import Kernel, TuneResult, kernel, load
-    from tunesmith.tuning.api import tune
+    from tunesmith.tuning import Estimate, Kernel, TuneResult, kernel, load
+    from tunesmith.tuning.api import near, tune
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Estimate",
     "Kernel",
     "Program",
     "ProgramError",
@@ -27,14 +28,16 @@ __all__ = [
     "__version__",
     "kernel",
     "load",
+    "near",
     "ops",
     "parse",
     "tune",
 ]
 
 _HOMES = {
-    "Kernel": "tuning", "TuneResult": "tuning", "kernel": "tuning", "load": "tuning",
+    "Estimate": "tuning", "Kernel": "tuning", "TuneResult": "tuning", "kernel": "tuning", "load": "tuning",
     "tune": "tuning.api",  # tuning.tune is the tuner itself, which takes its options and store ready-made
+    "near": "tuning.api",
     "Program": "ir", "ProgramError": "ir", "TunesmithError": "ir", "parse": "ir", "ops": "frontend",
 }  # fmt: skip
 
