@@ -22,6 +22,7 @@ from recording import DATA, Recording
 from tunesmith.costmodel import Ranker
 from tunesmith.search import Candidate, Search, SearchConfig
 from tunesmith.search.ports import CostModel
+from tunesmith.tuning.pretrained import pretrained
 
 AT_TRIALS = (1, 4, 8, 16, 32, 64, 128, 256, 512)
 AT_SECONDS = (0.5, 1.0, 2.0, 5.0, 10.0)
@@ -49,8 +50,8 @@ class Blind:
         pass
 
 
-class PriorAlone(Ranker):
-    """The analytic prior, which learns nothing."""
+class Fixed(Ranker):
+    """What is known at first, and nothing more."""
 
     def observe(self, outcomes: Sequence[tuple[int, tuple[int, ...], float | None]]) -> None:
         pass
@@ -60,28 +61,35 @@ class PriorAlone(Ranker):
 class Strategy:
     model: Callable[[Recording, int], CostModel]
     config: SearchConfig = field(default_factory=SearchConfig)
-    about: str = ""
 
 
-def _ranker(r: Recording, seed: int) -> Ranker:
+def _full(r: Recording, seed: int) -> Ranker:
+    return Ranker(r.program, r.sketches, r.target, seed, pretrained().model)
+
+
+def _untaught(r: Recording, seed: int) -> Ranker:
     return Ranker(r.program, r.sketches, r.target, seed)
 
 
 def _prior(r: Recording, seed: int) -> Ranker:
-    return PriorAlone(r.program, r.sketches, r.target, seed)
+    return Fixed(r.program, r.sketches, r.target, seed)
+
+
+def _fixed(r: Recording, seed: int) -> Ranker:
+    return Fixed(r.program, r.sketches, r.target, seed, pretrained().model)
 
 
 _RANDOM = SearchConfig(descend_share=0.0, generations=0, early=0)
+_DESCENT = replace(SearchConfig(), descend_share=1.0)
+_NO_DESCENT = replace(SearchConfig(), descend_share=0.0)
 STRATEGIES = {
-    "random": Strategy(lambda r, s: Blind(s), _RANDOM, "candidates at random"),
-    "evolution": Strategy(
-        lambda r, s: Blind(s),
-        replace(SearchConfig(), descend_share=1.0),
-        "no model: descent on measured times",
-    ),
-    "prior": Strategy(_prior, about="the analytic prior, nothing learnt"),
-    "no descent": Strategy(_ranker, replace(SearchConfig(), descend_share=0.0), "full, without descent"),
-    "full": Strategy(_ranker, about="prior, trees and descent"),
+    "random": Strategy(lambda r, s: Blind(s), _RANDOM),
+    "descent": Strategy(lambda r, s: Blind(s), _DESCENT),  # on measured times, without any model
+    "prior": Strategy(_prior),  # and nothing learnt
+    "pretrained": Strategy(_fixed),  # and nothing learnt on the way
+    "no pretraining": Strategy(_untaught),
+    "no descent": Strategy(_full, _NO_DESCENT),
+    "full": Strategy(_full),
 }
 
 
@@ -137,7 +145,7 @@ def simulate(recording: Recording, strategy: Strategy, seed: int, trials: int) -
 def row(name: str, values: NDArray[np.float64]) -> str:
     """Median and worst tenth of each column, over seeds."""
     cells = (f"{np.median(v):6.1%} {np.quantile(v, 0.1):6.1%}" for v in values.T)
-    return f"{name:12} " + "  ".join(cells)
+    return f"{name:14} " + "  ".join(cells)
 
 
 def main() -> None:
@@ -158,7 +166,7 @@ def main() -> None:
             f"best {recording.best_s * 1e6:.1f} µs"
         )
         print(
-            " " * 12,
+            " " * 14,
             "  ".join(f"{f'{t} trials':>13}" for t in trials),
             "  ".join(f"{f'{s:g} s':>13}" for s in AT_SECONDS),
         )
