@@ -103,3 +103,36 @@ def test_serve_says_in_json_where_it_listens(tmp_path: Path) -> None:
         finally:
             process.kill()
     assert url.startswith("http://127.0.0.1:") and not url.endswith(":0")
+
+
+OTHER_SHAPE = PROGRAM.replace("[32,", "[28,")
+
+
+def test_a_shape_never_tuned_is_answered_from_its_neighbours(place: Path, result: dict[str, Any]) -> None:
+    (place / "other.py").write_text(OTHER_SHAPE)
+    assert command(place, "best", "other.py").returncode == 3
+    found = answer(command(place, "best", "other.py", "--near", "--json"))
+    assert (found["match"], found["record"]) == ("near", None)
+    assert found["estimate"]["records"] == [result["best"]["record"]] == [found["estimate"]["source"]]
+    assert found["estimate"]["time_s"] > 0 and 0 < found["estimate"]["loss"] < 0.1
+    text = command(place, "best", "other.py", "--near").stdout
+    assert "(an estimate: this shape was never tuned)" in text
+    assert f"from small(32×48, 48×40, 40), record {result['best']['record']}" in text
+    assert "basis: time: 1 record, measured over predicted" in text
+
+
+def test_applying_what_neighbours_suggest_verifies_it_first(place: Path) -> None:
+    (place / "third.py").write_text(OTHER_SHAPE.replace("[28,", "[36,"))
+    assert command(place, "apply", "third.py", "-o", "third").returncode == 3
+    written = answer(command(place, "apply", "third.py", "--near", "-o", "third", "--json"))
+    assert {Path(f["path"]).name for f in written["files"]} == {"libsmall.so", "small.h"}
+    found = answer(command(place, "best", "third.py", "--json"))
+    assert (found["record"], found["match"]) == (written["record"], "exact")
+
+
+def test_nothing_near_is_not_found(place: Path) -> None:
+    done = command(place, "best", "softmax(8,16)", "--near")
+    assert done.returncode == 3
+    assert "nothing is known of other shapes of softmax" in done.stderr and "tunesmith tune" in done.stderr
+    by_hash = command(place, "best", "ffffffffffffffff", "--near")
+    assert by_hash.returncode == 3 and "--near needs the program itself" in by_hash.stderr

@@ -1,6 +1,7 @@
 """Queries walk an index, whatever the number of records. Read from SQLite's own plans."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import db_samples as samples
@@ -11,6 +12,7 @@ from tunesmith.db import JobState, Order, Store, open_store
 from tunesmith.records import Status
 
 HASH, FINGERPRINT = samples.WORKLOAD.hash, samples.TARGET.fingerprint
+NEAR = replace(samples.WORKLOAD, hash="d4" * 16, structure="e5" * 16, extents=(64, 32))
 OTHER_CPU = samples.target(cpu="icelake-server")
 
 
@@ -89,6 +91,13 @@ def test_lists(store: Store, filters: dict[str, Any], index: str, method: str) -
 def test_history(store: Store) -> None:
     steps = plan(store, lambda s: s.history(HASH, FINGERPRINT))
     assert walks(steps), steps
+
+
+def test_neighbours(store: Store) -> None:
+    store.add(samples.record(workload=NEAR))
+    steps = plan(store, lambda s: s.neighbours(replace(NEAR, hash="other"), samples.TARGET))
+    assert walks(steps), steps
+    assert {"ix_workload_structure", "ix_record_best"} <= indices(steps)
 
 
 def test_get(store: Store) -> None:

@@ -3,7 +3,15 @@
 import pytest
 from ir_samples import TEXTS
 
-from tunesmith.ir import canonical, parse, structure_hash, verify_program, workload_hash
+from tunesmith.ir import (
+    anatomy,
+    canonical,
+    extents,
+    parse,
+    structure_hash,
+    verify_program,
+    workload_hash,
+)
 
 SAME = {
     "names": (
@@ -144,6 +152,31 @@ def test_structure_sees_types_and_operations() -> None:
     base = parse("def f(x: f32[4]):\n    return exp(x)")
     for other in ("def f(x: f64[4]):\n    return exp(x)", "def f(x: f32[4]):\n    return tanh(x)"):
         assert structure_hash(parse(other)) != structure_hash(base)
+
+
+@pytest.mark.parametrize("other", sorted(DIFFERENT.keys() - {"extents"}))
+def test_structure_sees_all_but_extents(other: str) -> None:
+    a, b = map(parse, DIFFERENT[other])
+    assert structure_hash(a) != structure_hash(b)
+
+
+GATES = """
+def f(x: f32[{m}, {k}], u: f32[{k}, {n}], v: f32[{k}, {n}]):
+    return (x @ u) + (x @ v)
+"""
+
+
+def test_extents_have_one_order_whatever_the_canonical_form_calls_them() -> None:
+    """Of two products that are added, either may come first: that goes by hashes, which extents enter."""
+    orders = set()
+    for n in range(1, 17):
+        form = canonical(parse(GATES.format(m=5, k=6, n=n)))
+        stages = anatomy(form)
+        orders.add(tuple(name for name, _ in stages))
+        reads = {s.name: s.reads for s in form.stages}
+        assert [reads[name][-1] for name, _ in stages[:2]] == ["x1", "x2"]
+        assert extents(form) == (5, n, 6, 5, n, 6, 5, n)
+    assert len(orders) == 2
 
 
 def test_hashes_are_stable() -> None:

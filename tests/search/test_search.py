@@ -108,6 +108,39 @@ def test_failures_are_told_to_the_model() -> None:
     assert search.measured == []
 
 
+def seeds_of(search: Search, count: int) -> list[Candidate]:
+    rng, sketch = np.random.default_rng(7), search.space.sketches[3]
+    return [Candidate(3, tuple(map(int, row))) for row in sample(sketch, count, rng)]
+
+
+def test_seeds_get_a_share_of_the_first_batches_and_no_more() -> None:
+    """They may mislead: the model has its say as well."""
+    search, _ = make()
+    seeds = seeds_of(search, 6)
+    search.seed(seeds)
+    first = search.propose(4)
+    assert first[:2] == seeds[:2] and not set(first[2:]) & set(seeds)
+    assert search.propose(4)[:2] == seeds[2:4]
+    plain = make()[0].propose(4)
+    assert plain[0] in first, "the best predicted is there as without seeds"
+
+
+def test_seeds_are_in_the_pools_and_known_ones_are_not_proposed() -> None:
+    search, _ = make()
+    seeds = seeds_of(search, 2)
+    search.forget([search.schedule(seeds[0])])
+    search.seed(seeds)
+    assert search.propose(4)[0] == seeds[1]
+    assert np.array(seeds[0].row).tobytes() in search.pools[3].known
+
+
+def test_the_same_seeds_propose_the_same() -> None:
+    searches = [make() for _ in range(2)]
+    for search, _ in searches:
+        search.seed(seeds_of(search, 3))
+    assert run(*searches[0], 3) == run(*searches[1], 3)
+
+
 def test_what_would_be_the_same_code_has_one_identity() -> None:
     """Over random candidates: nests of one identity are equal; and tails that matter to nothing are told."""
     rng = np.random.default_rng(0)
