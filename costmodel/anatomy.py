@@ -3,18 +3,19 @@
 A schedule is a sketch without knobs, so that also those that no rule makes any more have a structure.
 """
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tunesmith.costmodel.machine import Machine
-from tunesmith.costmodel.prior import StageCost, stage_cost
-from tunesmith.costmodel.structure import StageShape, shapes, structure
+from tunesmith.costmodel.operations import instructions
+from tunesmith.costmodel.prior import StageCost
+from tunesmith.costmodel.structure import Shaper, structure
+from tunesmith.costmodel.values import product
+from tunesmith.costmodel.view import Part as Seen
+from tunesmith.costmodel.view import view
 from tunesmith.ir.expr import loads
-from tunesmith.ir.loopnest import LoopKind
-from tunesmith.ir.padding import share_of_terms
 from tunesmith.ir.printing import format_program
 from tunesmith.ir.program import Program, Stage
 from tunesmith.records import Target
@@ -68,27 +69,27 @@ def anatomy(program: Program, schedule: Schedule, target: Target) -> Anatomy:
     machine = Machine.of(target, state.program.stages[-1].dtype)
     lines = format_program(state.program).splitlines()[1:-1]
     formulas = dict(zip((s.name for s in state.program.stages), map(str.strip, lines), strict=True))
-    found = [s for s in shapes(state, {}, 1) if not s.prepare]
-    return Anatomy(state, sketch, machine, tuple(_part(s, machine, formulas) for s in found))
+    seen = view(Shaper(state, {}), machine)
+    return Anatomy(state, sketch, machine, tuple(_part(p, machine, formulas) for p in seen.parts))
 
 
-def _part(shape: StageShape, machine: Machine, formulas: dict[str, str]) -> Part:
-    cost = stage_cost(shape, machine)
-    widths = [float(x.extent[0]) for x in shape.loops if x.own and x.kind is LoopKind.VECTOR]
-    width = widths[-1] if widths else 1.0
+def _part(part: Seen, machine: Machine, formulas: dict[str, str]) -> Part:
+    shape, body, work = part.shape, part.body, part.work
+    fmas = float(body.vectors) * max(instructions(shape.stage), 1e-9)
+    passes = product(x.extent for x in shape.serial) if work is None else work.passes
     return Part(
         name=shape.name,
         formula=formulas.get(shape.name) or f"a copy of {shape.reads[0].tensor} in the order of its reads",
         is_copy=shape.stage is None,
         reduces=shape.reduces,
         reuses=shape.reduces and _reuses(shape.stage),
-        cost=cost,
-        loads_per_fma=float(cost.loads_per_fma[0]),
-        accumulators=float(cost.accumulators[0]),
-        unrolled=float(cost.unrolled[0]),
-        passes=float(np.ravel(cost.iterations)[0]),
-        lanes_used=width / (math.ceil(width / machine.lanes) * machine.lanes),
-        wasted=_wasted(shape),
+        cost=part.cost,
+        loads_per_fma=float(body.load_instructions) / fmas,
+        accumulators=float(body.accumulators),
+        unrolled=float(body.vectors),
+        passes=float(passes),
+        lanes_used=float(body.width) / (float(body.native) * machine.lanes),
+        wasted=0.0 if work is None else max(0.0, 1.0 - work.needed / float(work.points)),
     )
 
 
@@ -98,11 +99,3 @@ def _reuses(stage: Stage | None) -> bool:
     return stage is not None and any(
         not axes <= {n for i in x.index for n in i.names} for x in loads(stage.body)
     )
-
-
-def _wasted(shape: StageShape) -> float:
-    if shape.stage is None:
-        return 0.0
-    needed = math.prod(a.extent for a in shape.stage.all_axes) * share_of_terms(shape.stage)
-    done = math.prod(float(x.extent[0]) for x in shape.loops) * float(np.ravel(shape.share)[0])
-    return max(0.0, 1.0 - needed / done) if done else 0.0

@@ -1,44 +1,39 @@
-"""The loop structure of a sketch with arrays in place of numbers.
+"""The loop structure of a sketch with columns of values in place of numbers.
 
 A sketch is replayed once, with its holes left open, and then filled with a column of values for every knob.
 What lowering computes for one candidate (extents, strides, regions) is computed here for a whole population
-by the same formulas over arrays; what it decides by proof (exact tails) is left out: extents are those of
-whole tiles.
+by the same formulas. Extents are those of whole tiles; ``costmodel.work`` counts what tails make of them.
 """
 
-import math
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tunesmith.costmodel.values import Value, ceil, least, most, product
 from tunesmith.ir.expr import Expr, Load, loads
 from tunesmith.ir.loopnest import LoopKind
-from tunesmith.ir.padding import share_of_terms
 from tunesmith.ir.program import Program, Stage
-from tunesmith.schedule import PREPARE, ROOT, TAILS, Hole, Pack, Schedule, Sketch, State, Tail, replay
+from tunesmith.schedule import PREPARE, ROOT, Hole, Pack, Schedule, Sketch, State, replay
 from tunesmith.schedule.state import FuseInfo, Plan, SplitInfo
 
-__all__ = ["Access", "Array", "LoopShape", "StageShape", "knob_values", "shapes", "structure"]
+__all__ = ["Access", "Frame", "Leaf", "LoopShape", "Shaper", "StageShape", "knob_values", "structure"]
 
-_IN_FLIGHT = 8  # accumulations that keep two pipes of latency four busy
-
-Array = NDArray[np.float64]
-"""One value a candidate."""
+_STATIC = (LoopKind.UNROLL, LoopKind.VECTOR)
 
 
 @dataclass(frozen=True)
 class LoopShape:
-    """A loop around or of a stage. ``own``: it belongs to the stage itself. ``share``: steps taken inside, of
-    those that whole tiles in every trip would take; for parallel loops."""
+    """A loop around or of a stage. ``own``: it belongs to the stage itself. ``share``: elements along a
+    parallel loop, of those that whole tiles in every trip would have."""
 
     name: str
-    extent: Array
+    extent: Value
     kind: LoopKind
     own: bool
-    share: Array | float = 1.0
+    share: Value = 1.0
 
 
 @dataclass(frozen=True)
@@ -46,22 +41,26 @@ class Access:
     """A tensor read or written. ``strides``: elements moved by one step of each loop (absent: none);
     ``steps``: the same for each dimension of the buffer, whose ``extents`` say how far it goes.
 
-    ``local``: the buffer lives inside a loop; its ``size`` is in elements.
+    ``local``: the buffer lives inside a loop; its ``size`` is in elements, ``whole`` that of the tensor.
     """
 
     tensor: str
-    strides: Mapping[str, Array]
-    steps: tuple[Mapping[str, Array], ...]
-    extents: tuple[Array, ...]
+    strides: Mapping[str, Value]
+    steps: tuple[Mapping[str, Value], ...]
+    extents: tuple[Value, ...]
     local: bool
-    size: Array
+    size: Value
+    whole: int
     element_bytes: int
+
+    def moves(self, loop: LoopShape) -> bool:
+        return loop.name in self.strides
 
 
 @dataclass(frozen=True)
 class StageShape:
-    """``loops`` outermost first, those of the stages it is computed inside included. ``share``: how much of
-    its iterations there is anything to compute in."""
+    """``loops`` outermost first, those of the stages it is computed inside included; loops that have one trip
+    in every candidate are left out."""
 
     name: str
     stage: Stage | None  # None: a packing copy
@@ -70,18 +69,53 @@ class StageShape:
     write: Access
     body: Expr
     attached: bool
-    prepare: bool = False
-    share: Array | float = 1.0
 
     @property
     def reduces(self) -> bool:
         return self.stage is not None and self.stage.reducer is not None
 
+    @cached_property
+    def static(self) -> tuple[LoopShape, ...]:
+        """Innermost loops without control flow."""
+        n = len(self.loops)
+        while n and self.loops[n - 1].own and self.loops[n - 1].kind in _STATIC:
+            n -= 1
+        return self.loops[n:]
 
-def knob_values(sketch: Sketch, population: NDArray[np.int64]) -> dict[str, Array]:
+    @cached_property
+    def serial(self) -> tuple[LoopShape, ...]:
+        """The loops around those."""
+        return self.loops[: len(self.loops) - len(self.static)]
+
+    @cached_property
+    def vector(self) -> LoopShape | None:
+        return next((x for x in self.static if x.kind is LoopKind.VECTOR), None)
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """An index variable that an axis was split into: one step of it moves ``stride`` along the axis."""
+
+    loop: str
+    stride: Value
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A stage where it stands. ``axis_steps``: axis -> loop -> how far one step of the loop moves along the
+    axis (own and around). ``leaves``: axis -> its own loops, outermost first."""
+
+    loops: tuple[LoopShape, ...]
+    extents: Mapping[str, Value]
+    axis_steps: Mapping[str, Mapping[str, Value]]
+    leaves: Mapping[str, tuple[Leaf, ...]]
+
+
+def knob_values(sketch: Sketch, population: NDArray[np.int64]) -> dict[str, Value]:
     """The value of every knob for every candidate (row) of a population of knob indices."""
     return {
-        k.name: np.asarray(k.values, dtype=np.float64)[population[:, i]] for i, k in enumerate(sketch.knobs)
+        k.name: np.asarray(k.values, dtype=np.float64)[population[:, i]] if len(k.values) > 1 else k.values[0]
+        for i, k in enumerate(sketch.knobs)
     }
 
 
@@ -90,180 +124,115 @@ def structure(program: Program, sketch: Sketch) -> State:
     return replay(program, Schedule(sketch.steps))
 
 
-def shapes(state: State, values: Mapping[str, Array], count: int) -> list[StageShape]:
-    """Every stage and packing copy of a sketch for a whole population: ``count`` values of each knob."""
-    return _Shaper(state, values, count).all()
+@dataclass
+class Shaper:
+    """The shapes of all stages and packing copies of a sketch, given a column of values for each knob."""
 
+    state: State
+    values: Mapping[str, Value]
+    frames: dict[str, Frame] = field(default_factory=dict)
 
-@dataclass(frozen=True)
-class _Frame:
-    """``axis_steps``: axis -> loop -> how far one step of the loop moves along the axis (own and around).
-    ``share``: steps taken of the loops around, of those of whole tiles."""
+    @property
+    def program(self) -> Program:
+        return self.state.program
 
-    share: Array
-    loops: tuple[LoopShape, ...]
-    extents: Mapping[str, Array]
-    axis_steps: Mapping[str, Mapping[str, Array]]
-
-
-class _Shaper:
-    def __init__(self, state: State, values: Mapping[str, Array], count: int) -> None:
-        self.state = state
-        self.values = values
-        self.program = state.program
-        self.ones = np.ones(count)
-        self.frames: dict[str, _Frame] = {}
-        self.packs = {(p.stage, p.tensor): p for p in state.packs}
-
-    def all(self) -> list[StageShape]:
-        out = [self._stage(s) for s in self.program.stages]
-        return out + [self._pack(p) for p in self.state.packs]
+    def shapes(self) -> list[StageShape]:
+        """Of every stage, and of every packing copy that is made in each run."""
+        packs = [p for p in self.state.packs if p.at != PREPARE]
+        return [self._stage(s) for s in self.program.stages] + [self._pack(p) for p in packs]
 
     # -- frames -------------------------------------------------------------------------------------------
 
-    def frame(self, name: str) -> _Frame:
+    def frame(self, name: str) -> Frame:
         if name not in self.frames:
             self.frames[name] = self._frame(self.program.stage(name))
         return self.frames[name]
 
-    def _frame(self, stage: Stage) -> _Frame:
+    def _frame(self, stage: Stage) -> Frame:
         plan = self.state.plans[stage.name]
-        extents: dict[str, Array] = {a.name: self.ones * a.extent for a in stage.all_axes}
-        base: dict[str, dict[str, Array]] = {a.name: {} for a in stage.all_axes}
+        extents: dict[str, Value] = {a.name: float(a.extent) for a in stage.all_axes}
+        base: dict[str, dict[str, Value]] = {a.name: {} for a in stage.all_axes}
         around: tuple[LoopShape, ...] = ()
-        share = self.ones
         if plan.at is not None:
             around = self._around(*plan.at)
-            share = self._share_around(*plan.at)
             opened = {x.name for x in around}
             for axis, (width, steps) in zip(stage.axes, self._region(stage, opened), strict=True):
-                extents[axis.name] = np.minimum(width, axis.extent)
+                extents[axis.name] = least(width, float(axis.extent))
                 base[axis.name] = steps
-        strides = self._strides(stage, extents)
+        leaves = self._leaves(stage, extents)
         loops = tuple(
             LoopShape(
                 f"{stage.name}.{leaf}", extents[leaf], plan.kind(loop), True,
-                self._share_of_trips(plan, extents, leaf) if plan.kind(loop) is LoopKind.PARALLEL else 1.0,
+                _share(plan, extents, leaf) if plan.kind(loop) is LoopKind.PARALLEL else 1.0,
             )
             for loop in plan.loops
             for leaf in plan.leaves(loop)
         )  # fmt: skip
-        mine = {a: base[a] | {f"{stage.name}.{x}": s for x, s in strides[a].items()} for a in base}
-        return _Frame(share, (*around, *loops), extents, mine)
-
-    def _share_around(self, host: str, loop: str) -> Array:
-        frame, plan = self.frame(host), self.state.plans[host]
-        return frame.share * self._steps(plan, frame.extents, self._inside(host, loop))
-
-    def _steps(self, plan: Plan, extents: Mapping[str, Array], inside: Collection[str] = ()) -> Array:
-        """Steps of unrolled code that are taken, of what whole tiles at every level would take; for what is
-        computed outside of the loops ``inside``, these go over no more than there is.
-
-        Loops end where their axis does; what may be wasted is part of the last step. A remainder with code
-        of its own takes its share of a step, unless so little that the latency of a step is what it takes.
-        """
-        share = self.ones
-        for d in plan.derivations:
-            if isinstance(d, FuseInfo):
-                continue
-            around = math.prod((extents[x] for x in d.parts if x not in inside), start=self.ones)
-            tile = math.prod((extents[x] for x in d.parts if x in inside), start=self.ones)
-            whole = around * np.minimum(tile, extents[d.parent])
-            share = share * np.minimum(self._needed(plan, extents, d) / whole, 1.0)
-        return share
-
-    def _share_of_trips(self, plan: Plan, extents: Mapping[str, Array], loop: str) -> Array:
-        """The same for the tiles of one loop alone, which its last trip may not need as a whole."""
-        d = next((d for d in plan.derivations if isinstance(d, SplitInfo) and d.parts[0] == loop), None)
-        if d is None:
-            return self.ones
-        whole = math.prod((extents[x] for x in d.parts), start=self.ones)
-        return np.minimum(self._needed(plan, extents, d) / whole, 1.0)
-
-    def _needed(self, plan: Plan, extents: Mapping[str, Array], d: SplitInfo) -> Array:
-        """Elements along a split loop that its unrolled code is taken for."""
-        static = [x for x in plan.loops if plan.kind(x) in (LoopKind.UNROLL, LoopKind.VECTOR)]
-        vectors = [x for x in static if plan.kind(x) is LoopKind.VECTOR]
-        unrolled = math.prod((extents[x] for x in static if x not in vectors), start=self.ones)
-        step = math.prod((extents[x] for x in d.parts if x in static), start=self.ones)
-        lanes = math.prod((extents[x] for x in d.parts if x in vectors), start=self.ones)
-        left = extents[d.parent] % step
-        work = np.maximum(np.ceil(left / lanes) * lanes, step * np.minimum(_IN_FLIGHT / unrolled, 1.0))
-        work = np.where(self._peels(d), np.minimum(work, step), step)
-        needed: Array = extents[d.parent] - left + np.where(left > 0, work, 0.0)
-        return needed
-
-    def _peels(self, d: SplitInfo) -> NDArray[np.bool_]:
-        if isinstance(d.tail, Hole):
-            return np.equal(self.values[d.tail.knob], TAILS.index(Tail.PEEL))
-        return np.full(len(self.ones), d.tail is Tail.PEEL)
+        mine = {a: base[a] | {f"{stage.name}.{x.loop}": x.stride for x in leaves[a]} for a in base}
+        return Frame((*around, *loops), extents, mine, leaves)
 
     def _around(self, host: str, loop: str) -> tuple[LoopShape, ...]:
-        inside = {f"{host}.{leaf}" for leaf in self._inside(host, loop)}
+        plan = self.state.plans[host]
+        inner = plan.loops[plan.loops.index(loop) + 1 :]
+        inside = {f"{host}.{leaf}" for x in inner for leaf in plan.leaves(x)}
         loops = self.frame(host).loops
         return tuple(replace(x, own=False) for x in loops if x.name not in inside)
 
-    def _inside(self, host: str, loop: str) -> set[str]:
-        """Index variables of a stage's loops inside one of them."""
-        plan = self.state.plans[host]
-        return {leaf for x in plan.loops[plan.loops.index(loop) + 1 :] for leaf in plan.leaves(x)}
-
-    def _strides(self, stage: Stage, extents: dict[str, Array]) -> dict[str, dict[str, Array]]:
-        """Axis -> leaf loop -> stride, filling in the extents of all loops on the way."""
-        strides: dict[str, dict[str, Array]] = {a.name: {a.name: self.ones} for a in stage.all_axes}
-        owner = {a.name: a.name for a in stage.all_axes}
+    def _leaves(self, stage: Stage, extents: dict[str, Value]) -> dict[str, tuple[Leaf, ...]]:
+        """The loops of each axis, filling in the extents of all loops on the way."""
+        leaves: dict[str, tuple[Leaf, ...]] = {a.name: (Leaf(a.name, 1.0),) for a in stage.all_axes}
         for d in self.state.plans[stage.name].derivations:
             if isinstance(d, FuseInfo):
                 extents[d.name] = extents[d.first] * extents[d.second]
                 continue
-            self._split(d, extents, strides, owner)
-        return strides
+            axis = next(a for a, mine in leaves.items() if any(x.loop == d.parent for x in mine))
+            n, parent = next((n, x) for n, x in enumerate(leaves[axis]) if x.loop == d.parent)
+            parts = self._parts(d, parent.stride, extents)
+            leaves[axis] = (*leaves[axis][:n], *parts, *leaves[axis][n + 1 :])
+        return leaves
 
-    def _split(
-        self,
-        d: SplitInfo,
-        extents: dict[str, Array],
-        strides: dict[str, dict[str, Array]],
-        owner: dict[str, str],
-    ) -> None:
-        axis = owner[d.parent]
-        scale = strides[axis].pop(d.parent)
-        stride: Any = self.ones
+    def _parts(self, d: SplitInfo, scale: Value, extents: dict[str, Value]) -> tuple[Leaf, ...]:
+        """The parts of a split, outermost first; a tile larger than the loop is as long as the loop."""
+        stride: Value = 1.0
+        parts = []
         for part, size in zip(reversed(d.parts[1:]), reversed(d.factors), strict=True):
-            factor = self.values[size.knob] if isinstance(size, Hole) else size
-            extents[part] = self.ones * np.minimum(factor, extents[d.parent])
-            strides[axis][part], owner[part] = scale * stride, axis
+            factor = self.values[size.knob] if isinstance(size, Hole) else float(size)
+            extents[part] = least(factor, ceil(extents[d.parent] / stride))
+            parts.append(Leaf(part, scale * stride))
             stride = stride * factor
-        outer = d.parts[0]
-        extents[outer] = np.ceil(extents[d.parent] / stride)
-        strides[axis][outer], owner[outer] = scale * stride, axis
+        extents[d.parts[0]] = ceil(extents[d.parent] / stride)
+        return (Leaf(d.parts[0], scale * stride), *reversed(parts))
 
-    def _region(self, producer: Stage, opened: set[str]) -> list[tuple[Array, dict[str, Array]]]:
+    def _region(self, producer: Stage, opened: set[str]) -> list[tuple[Value, dict[str, Value]]]:
         """Width needed of each dimension of a producer, and how opened loops move its first element."""
-        out: list[tuple[Array, dict[str, Array]]] = []
+        out: list[tuple[Value, dict[str, Value]]] = []
         readers = [(r, x) for r in self.program.consumers(producer.name) for x in loads(r.body)]
         readers = [(r, x) for r, x in readers if x.tensor == producer.name]
         for d in range(len(producer.axes)):
-            width = self.ones
-            steps: dict[str, Array] = {}
+            width: Value = 1.0
+            steps: dict[str, Value] = {}
             offsets = [x.index[d].const for _, x in readers]
             for reader, load in readers:
                 w, steps = self._span(reader, load, d, opened)
-                width = np.maximum(width, w)
+                width = most(width, w)
             out.append((width + (max(offsets) - min(offsets)), steps))
         return out
 
-    def _span(self, reader: Stage, load: Load, d: int, opened: set[str]) -> tuple[Array, dict[str, Array]]:
+    def _span(self, reader: Stage, load: Load, d: int, opened: set[str]) -> tuple[Value, dict[str, Value]]:
+        """What one load needs: all that the reader's axes reach inside the opened loops."""
         frame = self.frame(reader.name)
-        width = self.ones
-        steps: dict[str, Array] = {}
+        width: Value = 1.0
+        steps: dict[str, Value] = {}
         extents = {x.name: x.extent for x in frame.loops}
+        ends = {a.name: a.extent - 1.0 for a in reader.all_axes}
         for axis, c in load.index[d].terms:
+            reach: Value = 0.0
             for loop, step in frame.axis_steps[axis].items():
                 if loop in opened:
                     steps[loop] = steps.get(loop, 0.0) + c * step
                 else:
-                    width = width + abs(c) * step * (extents[loop] - 1)
+                    reach = reach + step * (extents[loop] - 1)
+            width = width + abs(c) * least(reach, ends[axis])
         return width, steps
 
     # -- stages -------------------------------------------------------------------------------------------
@@ -271,15 +240,12 @@ class _Shaper:
     def _stage(self, stage: Stage) -> StageShape:
         frame = self.frame(stage.name)
         reads = tuple(self._read(stage, load) for load in dict.fromkeys(loads(stage.body)))
-        index = [{axis.name: 1} for axis in stage.axes]
-        write = self._access(stage.name, stage.name, index)
+        write = self._access(stage.name, stage.name, [{axis.name: 1} for axis in stage.axes])
         attached = self.state.plans[stage.name].at is not None
-        steps = self._steps(self.state.plans[stage.name], frame.extents)
-        share = frame.share * steps * share_of_terms(stage)
-        return StageShape(stage.name, stage, frame.loops, reads, write, stage.terms[1], attached, share=share)
+        return StageShape(stage.name, stage, _wide(frame.loops), reads, write, stage.terms[1], attached)
 
     def _read(self, stage: Stage, load: Load) -> Access:
-        pack = self.packs.get((stage.name, load.tensor))
+        pack = self.state.packed.get((stage.name, load.tensor))
         if pack is not None:
             return self._packed_access(pack, {loop: loop for loop in pack.loops})
         return self._access(stage.name, load.tensor, [dict(i.terms) for i in load.index])
@@ -289,7 +255,7 @@ class _Shaper:
         t = self.program.tensors[tensor]
         plan = self.state.plans.get(tensor)
         local = plan is not None and plan.at is not None
-        extents = [self.ones * n for n in t.shape]
+        extents: list[Value] = [float(n) for n in t.shape]
         hidden: set[str] = set()
         if local:
             producer = self.frame(tensor)
@@ -298,33 +264,28 @@ class _Shaper:
             extents = [producer.extents[own.axes[d].name] for d in order]
             index = [index[d] for d in order]
             hidden = {x.name for x in producer.loops if not x.own}
-        steps: list[dict[str, Array]] = []
+        hidden |= {x.name for x in frame.loops if isinstance(x.extent, float) and x.extent == 1.0}
+        steps: list[dict[str, Value]] = []
         for terms in index:
-            moved: dict[str, Array] = {}
+            moved: dict[str, Value] = {}
             for axis, c in terms.items():
                 for loop, step in frame.axis_steps[axis].items():
                     if loop not in hidden:
                         moved[loop] = moved.get(loop, 0.0) + c * step
             steps.append(moved)
-        return self._flat(tensor, steps, extents, local, t.dtype.size_bytes)
-
-    def _flat(
-        self, tensor: str, steps: Sequence[dict[str, Array]], extents: Sequence[Array], local: bool, size: int
-    ) -> Access:
-        strides: dict[str, Array] = {}
-        scale = self.ones
-        for moved, extent in zip(reversed(steps), reversed(extents), strict=True):
-            for loop, step in moved.items():
-                strides[loop] = strides.get(loop, 0.0) + step * scale
-            scale = scale * extent
-        return Access(tensor, strides, tuple(steps), tuple(extents), local, scale, size)
+        whole = t.size_bytes // t.dtype.size_bytes
+        return _flat(tensor, steps, extents, local, whole, t.dtype.size_bytes)
 
     def _packed_access(self, pack: Pack, rename: Mapping[str, str]) -> Access:
         bounds = {x.name: x.extent for x in self.frame(pack.stage).loops}
         extents = [bounds[loop] for loop in pack.loops]
-        steps = [{rename[loop]: self.ones} for loop in pack.loops]
-        size = self.program.tensors[pack.tensor].dtype.size_bytes
-        return self._flat(pack.result, steps, extents, False, size)
+        steps: list[dict[str, Value]] = [
+            {rename[loop]: 1.0} if not isinstance(extent, float) or extent != 1.0 else {}
+            for loop, extent in zip(pack.loops, extents, strict=True)
+        ]
+        t = self.program.tensors[pack.tensor]
+        whole = t.size_bytes // t.dtype.size_bytes
+        return _flat(pack.result, steps, extents, False, whole, t.dtype.size_bytes)
 
     def _pack(self, pack: Pack) -> StageShape:
         stage = self.program.stage(pack.stage)
@@ -333,7 +294,7 @@ class _Shaper:
         rename = {loop: f"{pack.result}.{n}" for n, loop in enumerate(pack.loops)}
         bounds = {x.name: x.extent for x in frame.loops}
         around: tuple[LoopShape, ...] = ()
-        if pack.at not in (ROOT, PREPARE):
+        if pack.at != ROOT:
             names = [x.name for x in frame.loops]
             around = frame.loops[: names.index(pack.at) + 1]
         last = len(pack.loops) - 1
@@ -342,13 +303,37 @@ class _Shaper:
             for n, x in enumerate(pack.loops)
         )
         source = self._access(pack.stage, pack.tensor, [dict(i.terms) for i in load.index])
-        moved = tuple({rename[k]: v for k, v in step.items() if k in rename} for step in source.steps)
-        strides = {rename[k]: v for k, v in source.strides.items() if k in rename}
-        source = Access(
-            source.tensor, strides, moved, source.extents, source.local, source.size, source.element_bytes
-        )
+        steps = [{rename[k]: v for k, v in step.items() if k in rename} for step in source.steps]
+        source = _flat(source.tensor, steps, source.extents, source.local, source.whole, source.element_bytes)
         write = self._packed_access(pack, rename)
         body = Load(pack.tensor, load.index)
-        return StageShape(
-            pack.result, None, (*around, *loops), (source,), write, body, False, pack.at == PREPARE
-        )
+        return StageShape(pack.result, None, _wide((*around, *loops)), (source,), write, body, False)
+
+
+def _share(plan: Plan, extents: Mapping[str, Value], loop: str) -> Value:
+    """Of the tiles of one loop, whose last trip may not need a whole one."""
+    d = next((d for d in plan.derivations if isinstance(d, SplitInfo) and d.parts[0] == loop), None)
+    return 1.0 if d is None else least(extents[d.parent] / product(extents[x] for x in d.parts), 1.0)
+
+
+def _wide(loops: tuple[LoopShape, ...]) -> tuple[LoopShape, ...]:
+    """Loops that have more than one trip in some candidate."""
+    return tuple(x for x in loops if not isinstance(x.extent, float) or x.extent != 1.0)
+
+
+def _flat(
+    tensor: str,
+    steps: Sequence[dict[str, Value]],
+    extents: Sequence[Value],
+    local: bool,
+    whole: int,
+    element_bytes: int,
+) -> Access:
+    """An access with the strides that its steps make in a row-major buffer."""
+    strides: dict[str, Value] = {}
+    scale: Value = 1.0
+    for moved, extent in zip(reversed(steps), reversed(extents), strict=True):
+        for loop, step in moved.items():
+            strides[loop] = strides.get(loop, 0.0) + step * scale
+        scale = scale * extent
+    return Access(tensor, strides, tuple(steps), tuple(extents), local, scale, whole, element_bytes)

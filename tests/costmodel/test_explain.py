@@ -163,8 +163,9 @@ def test_effects_make_up_the_prediction(measured: Any) -> None:
     model = replace(model, scale=0.5, offset=0.3)
     ranker = Ranker(p, [sketch], TARGET, pretrained=model)
     ranker.observe([(0, tuple(map(int, r)), float(t)) for r, t in zip(rows[:30], seconds[:30], strict=True)])
-    e = explain(p, sketch.decode(rows[35]), TARGET, model, ranker)
-    mine = ranker.features(0, rows[35:36])
+    schedule = sketch.decode(rows[35])
+    e = explain(p, schedule, TARGET, model, ranker)
+    mine = Ranker(p, [fixed(schedule)], TARGET, pretrained=model).features(0, ALONE)
     assert e.predicted_s == pytest.approx(float(ranker.predict(np.array([0]), mine)[0]), rel=1e-4)
     assert e.pretrained is not None and e.learnt is not None
     assert (e.pretrained.trials, e.learnt.trials) == (None, 30)

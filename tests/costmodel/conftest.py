@@ -1,0 +1,6 @@
+"""Counters that tests of the cost model compare with."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))  # for nest_counts
