@@ -197,15 +197,19 @@ class _Lowering:
         return (For(variable, extent, limits, kind, body, first),) if body else ()
 
     def _open_fused(self, scope: Scope, frame: Frame, loop: str, inside: Leaf) -> tuple[Stmt, ...]:
-        """A fused loop, and the variables it was fused from recovered by division."""
+        """A fused loop, and what it was fused from recovered by division; variables of one trip are 0."""
         variable, extent = frame.variable(loop), frame.extents[loop]
         lets = _recovered(frame, loop)
+        trips = {let.var: frame.extents[let.var.removeprefix(f"{frame.stage.name}.")] for let in lets}
+        for name in (n for n, trip in {variable: extent, **trips}.items() if trip == 1):
+            scope = scope.fix(frame.stage.name, name, 0)
+        if extent == 1:
+            return inside(scope)
         known = scope.known.with_range(variable, 0, extent - 1)
+        lets = [let for let in lets if trips[let.var] > 1]
         for let in lets:
             if let.var not in known.ranges:
-                known = known.with_range(
-                    let.var, 0, frame.extents[let.var.removeprefix(f"{frame.stage.name}.")] - 1
-                )
+                known = known.with_range(let.var, 0, trips[let.var] - 1)
         opened = scope.opened | {variable} | {let.var for let in lets}
         body = inside(replace(scope, known=known, opened=opened))
         for let in reversed(lets):

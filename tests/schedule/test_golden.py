@@ -9,6 +9,7 @@ from tunesmith.schedule import (
     PREPARE,
     CacheWrite,
     ComputeAt,
+    Fuse,
     Inline,
     Pack,
     Parallel,
@@ -168,3 +169,15 @@ def test_padding_left_out_with_code_for_the_edges(golden: Golden) -> None:
         Vectorize("y", "o.1"),
     )
     golden("conv_without_padding", text)
+
+
+def test_fused_loops_of_one_trip_are_no_variables() -> None:
+    """An accumulator indexed by one would be memory and no register."""
+    tiles = (Split("c", "i", (50,)), Split("c", "j", (8,)), Reorder("c", ("i.0", "j.0", "i.1", "j.1")))
+    text = printed(
+        MATMUL, CacheWrite("c"), *tiles, Fuse("c", "i.0", "j.0"), ComputeAt("c.acc", "c", "i.0*j.0")
+    )
+    assert "c[c.i.1, 8*c.j.0 + c.j.1] = c.acc[c.i.1, c.j.1]" in text
+    whole = (Split("c", "i", (50,)), Split("c", "j", (48,)), Reorder("c", ("i.0", "j.0", "i.1", "j.1")))
+    text = printed(MATMUL, *whole, Fuse("c", "i.0", "j.0"), Parallel("c", "i.0*j.0"))
+    assert "parallel" not in text, "one trip needs no threads"

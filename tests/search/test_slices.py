@@ -49,7 +49,7 @@ def slices(sketch: Sketch) -> list[RFactor]:
 
 
 def reach(p: Program, name: str, **knobs: int) -> Schedule:
-    """The schedule of the first sketch whose name starts so; knobs not given have their least value."""
+    """The schedule of the first sketch whose name starts so; all other knobs have their least value."""
     sketch = next(s for s in derive(p, TWO, slices=EAGER).sketches if s.name.startswith(name))
     wanted = {k.replace("_", "."): v for k, v in knobs.items()}
     row = [k.values.index(wanted.pop(k.name, k.values[0])) for k in sketch.knobs]
@@ -95,8 +95,9 @@ def test_a_sum_goes_by_four_slices_side_by_side_in_each_thread(golden: Golden) -
 
 
 def test_a_small_matmul_has_its_register_tile_in_every_slice(golden: Golden) -> None:
-    text = "def f(a: f32[4, 101], b: f32[101, 16]):\n    c[i, j] = sum(a[i, k] * b[k, j], k)\n    return c\n"
-    p = parse(text)
+    p = parse(
+        "def f(a: f32[4, 101], b: f32[101, 16]):\n    c[i, j] = sum(a[i, k] * b[k, j], k)\n    return c\n"
+    )
     schedule = reach(p, "slices x1 riri", c_rf_i_reg=4, c_rf_vectors=2, c_rf_lanes=8)
     assert Split("c.rf", "j", (1, 2, 8)) in schedule.steps
     golden("slices_of_a_matmul", check(p, schedule))
