@@ -88,6 +88,7 @@ class Crew:
 
     def __init__(self, spec: WorkerSpec, n: int, depth: int = _DEPTH) -> None:
         self._spec = spec
+        self._n = n
         self._depth = depth
         self._waiting: deque[Job] = deque()
         self._done: list[Outcome] = []
@@ -96,14 +97,26 @@ class Crew:
         self._seats: list[_Seat] = []
         self._end = weakref.finalize(self, _end_all, self._seats, os.getpid())
         self._closed = False
-        for _ in range(n):
-            self._start()
+        self.resume()
 
     def submit(self, job: Job) -> None:
         if self._closed:
             raise ValueError("closed")
+        self.resume()
         self._waiting.append(job)
         self._dispatch()
+
+    def suspend(self) -> None:
+        """End all workers until ``resume`` or the next job; what is pending is dropped."""
+        self._waiting.clear()
+        self._done.clear()
+        for seat in list(self._seats):
+            self._remove(seat)
+
+    def resume(self) -> None:
+        """Start the workers that are missing."""
+        while len(self._seats) < self._n:
+            self._start()
 
     @property
     def pending(self) -> int:
