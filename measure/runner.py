@@ -163,7 +163,7 @@ class Runner:
         return min(times) if times else None
 
     def suspend(self) -> None:
-        """End the worker until ``resume`` or the next call. What is pending is dropped, the reference kept."""
+        """End the worker until ``resume`` or the next call; drops what is pending, keeps the reference."""
         self._aside.clear()
         self.crew.suspend()
 

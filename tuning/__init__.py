@@ -9,9 +9,20 @@ if TYPE_CHECKING:
     from tunesmith.tuning.collection import CollectOptions, CollectResult, TaskDone, collect
     from tunesmith.tuning.dataset import Dataset, load_dataset
     from tunesmith.tuning.kernel import Kernel
+    from tunesmith.tuning.many import merge_tasks, tune_many
     from tunesmith.tuning.tasks import Task, draw_tasks
     from tunesmith.tuning.tuner import tune
-    from tunesmith.tuning.types import Event, Observer, StoppedBy, TuneOptions, TuneResult
+    from tunesmith.tuning.types import (
+        Event,
+        ManyEvent,
+        ManyObserver,
+        ManyResult,
+        Observer,
+        StoppedBy,
+        TuneOptions,
+        TuneResult,
+        WeightedTask,
+    )
     from tunesmith.tuning.workload import workload_of
 
 __all__ = [
@@ -21,12 +32,16 @@ __all__ = [
     "Event",
     "Kernel",
     "KernelFunction",
+    "ManyEvent",
+    "ManyObserver",
+    "ManyResult",
     "Observer",
     "StoppedBy",
     "Task",
     "TaskDone",
     "TuneOptions",
     "TuneResult",
+    "WeightedTask",
     "artifact",
     "collect",
     "describe",
@@ -34,13 +49,17 @@ __all__ = [
     "kernel",
     "load",
     "load_dataset",
+    "merge_tasks",
     "tune",
+    "tune_many",
     "workload_of",
 ]
 
 _HOMES = {
     "Event": "types", "Observer": "types", "StoppedBy": "types",
-    "TuneOptions": "types", "TuneResult": "types",
+    "TuneOptions": "types", "TuneResult": "types", "WeightedTask": "types",
+    "ManyEvent": "types", "ManyObserver": "types", "ManyResult": "types",
+    "merge_tasks": "many", "tune_many": "many",
     "Kernel": "kernel", "KernelFunction": "api", "kernel": "api", "load": "api",
     "artifact": "artifacts", "describe": "artifacts", "tune": "tuner", "workload_of": "workload",
     "CollectOptions": "collection", "CollectResult": "collection", "TaskDone": "collection",

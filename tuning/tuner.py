@@ -13,6 +13,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from statistics import median
 from typing import Protocol as Interface
 
@@ -158,6 +159,10 @@ class Session:
     # -- how it stands ------------------------------------------------------------------------------------
 
     @property
+    def is_open(self) -> bool:
+        return self.runner is not None
+
+    @property
     def trials(self) -> int:
         """Those on record that count, and those measured now."""
         return len(self.state.records)
@@ -180,7 +185,7 @@ class Session:
     def budget_left(self) -> int:
         return self._budget_left(len(self.state.records))
 
-    @property
+    @cached_property
     def bound_s(self) -> float:
         """Seconds that arithmetic and memory need at least."""
         peak = self.target.peaks.gflops(DType(self.workload.dtype)) * 1e9 * self.options.threads

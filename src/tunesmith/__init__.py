@@ -2,6 +2,7 @@
 
     program = tunesmith.parse(text)             or tunesmith.ops.matmul(512, 512, 512), or @tunesmith.kernel
     result = tunesmith.tune(program, trials=64)
+    result = tunesmith.tune_many([(program, 3), another], seconds=600)
     kernel = tunesmith.load(program)            a callable with the best schedule known
 
 Names are imported when they are first used, so that the command line starts at once.
@@ -13,13 +14,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tunesmith.frontend import ops
     from tunesmith.ir import Program, ProgramError, TunesmithError, parse
-    from tunesmith.tuning import Kernel, TuneResult, kernel, load
-    from tunesmith.tuning.api import tune
+    from tunesmith.tuning import Kernel, ManyResult, TuneResult, kernel, load
+    from tunesmith.tuning.api import tune, tune_many
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Kernel",
+    "ManyResult",
     "Program",
     "ProgramError",
     "TuneResult",
@@ -30,11 +32,13 @@ __all__ = [
     "ops",
     "parse",
     "tune",
+    "tune_many",
 ]
 
 _HOMES = {
-    "Kernel": "tuning", "TuneResult": "tuning", "kernel": "tuning", "load": "tuning",
+    "Kernel": "tuning", "ManyResult": "tuning", "TuneResult": "tuning", "kernel": "tuning", "load": "tuning",
     "tune": "tuning.api",  # tuning.tune is the tuner itself, which takes its options and store ready-made
+    "tune_many": "tuning.api",
     "Program": "ir", "ProgramError": "ir", "TunesmithError": "ir", "parse": "ir", "ops": "frontend",
 }  # fmt: skip
 
