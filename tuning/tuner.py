@@ -146,6 +146,7 @@ class Session:
         self.statuses: Counter[Status] = Counter()
         self.leads: dict[str, Lead] = {}
         self.runner: Runner | None = None
+        self.began = False
         self.batches: deque[_Batch] = deque()
         with self._at_work():
             self.target = detect_target(options.threads)
@@ -207,16 +208,19 @@ class Session:
             self.space, self.search = self._search(history)
             for reason in self.space.disabled:
                 self._emit("search", message=f"sketch rule disabled for this program: {reason}")
-            if self.state.untuned is None:
-                self._submit([(Trial(self.planned, default_schedule(self.program, self.target)), None)])
 
     def advance(self, trials: int | None = None, until: float = math.inf) -> None:
         """Measure so many more candidates, by default as many as the options allow, until that moment.
 
-        ``stopped`` says what ended it; None if nothing did and there is more to try.
+        ``stopped`` says what ended it: then something may be in flight, and ``rest`` comes before another's
+        turn. None if nothing did and there is more to try.
         """
+        most = math.inf if trials is None else self.trials + trials
         with self._at_work():
-            self.stopped = self._trials(math.inf if trials is None else self.trials + trials, until)
+            if not self.began and self.state.untuned is None:
+                self._submit([(Trial(self.planned, default_schedule(self.program, self.target)), None)])
+            self.began = True
+            self.stopped = self._trials(most, until)
 
     def finish(self, stopped: StoppedBy | None = None) -> TuneResult:
         """What came out, after a race if there was anything new. ``stopped``: why there is no more, if it is

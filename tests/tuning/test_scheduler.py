@@ -95,10 +95,11 @@ def test_a_task_is_to_become_as_efficient_as_those_like_it() -> None:
     hope = Allocation(slice=4, alpha=0.0, beta=2.0)
     assert expected_gain_s([good, poor], 1, hope) == pytest.approx(9e-3 - 2e-3)
     assert expected_gain_s([good, poor], 1, replace(hope, beta=4.0)) == pytest.approx(9e-3 - 4e-3)
-    assert expected_gain_s([good, poor], 0, hope) == pytest.approx(1e-3 / 4), "the efficient one does not hope"
+    assert expected_gain_s([good, poor], 0, hope) == pytest.approx(1e-3 / 4), "it has nobody to follow"
     alone = 9e-3 / 4
     assert expected_gain_s([good, replace(poor, group="other")], 1, hope) == pytest.approx(alone)
-    assert expected_gain_s([replace(good, group=""), replace(poor, group="")], 1, hope) == pytest.approx(alone)
+    without = [replace(good, group=""), replace(poor, group="")]
+    assert expected_gain_s(without, 1, hope) == pytest.approx(alone)
     assert expected_gain_s([good, replace(poor, flops=0.0)], 1, hope) == pytest.approx(alone)
     failing = replace(good, curve=(math.inf,) * 16)
     assert expected_gain_s([failing, poor], 1, hope) == pytest.approx(alone)
@@ -147,7 +148,7 @@ def test_dead_after_two_slices_of_failures() -> None:
     assert not is_dead(Standing(1.0, 1.0, (math.inf,) * 7), SURE)
     assert is_dead(Standing(1.0, 1.0, (math.inf,) * 8), SURE)
     assert not is_dead(Standing(1.0, 1.0, (math.inf,) * 7 + (1.0,)), SURE)
-    assert chosen(task(1e-3, weight=1e6), Standing(1.0, 1.0, (math.inf,) * 4)) == 1, "one slice more to prove it"
+    assert chosen(task(1e-3, weight=1e6), Standing(1.0, 1.0, (math.inf,) * 4)) == 1, "to prove it"
 
 
 def test_the_end_to_end_time() -> None:
@@ -186,6 +187,11 @@ def simulated_model(seed: int, count: int = 12) -> tuple[list[Standing], list[np
     return tasks, times
 
 
+def at_plateau(curve: Sequence[float]) -> bool:
+    """As a session sees it: no gain of a percent for as long again as it took, and for 64 trials."""
+    return sum(best < 1.01 * curve[-1] for best in curve) >= max(64, len(curve) // 2)
+
+
 def end_to_end_curve(strategy: Strategy, seed: int, slices: int) -> tuple[list[float], list[Standing]]:
     """The end-to-end time after each slice."""
     tasks, times = simulated_model(seed)
@@ -195,16 +201,18 @@ def end_to_end_curve(strategy: Strategy, seed: int, slices: int) -> tuple[list[f
         assert index is not None
         seen = tasks[index].trials + allocation.slice
         curve: Sequence[float] = np.minimum.accumulate(times[index][:seen]).tolist()
-        tasks[index] = replace(tasks[index], curve=curve, closed=seen >= 600)
+        tasks[index] = replace(tasks[index], curve=curve, closed=seen >= 600 or at_plateau(curve))
         out.append(end_to_end_s(tasks) or math.inf)
     return out, tasks
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_the_gradient_needs_clearly_fewer_trials_than_turns(seed: int) -> None:
-    turns, _ = end_to_end_curve(by_turns, seed, 240)
-    gradient, tasks = end_to_end_curve(by_gradient, seed, 240)
-    reached = next(i for i, total in enumerate(gradient, 1) if total <= turns[-1])
-    assert reached <= 0.75 * 240
-    assert min(t.trials for t in tasks) >= 8, "each had its first slice"
-    assert gradient[119] < turns[119]
+def test_the_gradient_needs_clearly_fewer_trials_than_turns() -> None:
+    """Over models with 80 trials a task: the share of them that reaches what turns reach with all."""
+    slices, shares = 120, []
+    for seed in range(10):
+        turns, _ = end_to_end_curve(by_turns, seed, slices)
+        gradient, tasks = end_to_end_curve(by_gradient, seed, slices)
+        shares.append(next(i for i, total in enumerate(gradient, 1) if total <= turns[-1]) / slices)
+        assert min(t.trials for t in tasks) >= 8, "each had its first slice"
+    assert np.median(shares) <= 0.65
+    assert max(shares) <= 0.9
