@@ -23,10 +23,11 @@ __all__ = [
     "positive_float",
     "positive_int",
     "seed",
+    "weights",
 ]
 
 COMMANDS = {
-    "tune": "search for the fastest verified kernel of a program on this machine",
+    "tune": "search for the fastest verified kernels of programs on this machine",
     "best": "the best known kernel of a program, from the database",
     "apply": "write the best kernel as a shared library, object, assembly or LLVM IR",
     "query": "list workloads and records of the database",
@@ -138,6 +139,12 @@ def seed(text: str) -> int:
     return value
 
 
+def weights(text: str) -> tuple[float, ...]:
+    """Positive numbers between commas."""
+    return tuple(positive_float(part) for part in text.split(","))
+
+
 positive_int.__name__ = "positive integer"  # argparse names the type by this in its messages
 positive_float.__name__ = "positive number"
 seed.__name__ = "integer from 0 to 2**63 - 1"
+weights.__name__ = "list of positive numbers"

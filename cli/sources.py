@@ -11,7 +11,7 @@ from tunesmith.cli.errors import LocatedError, UsageError
 from tunesmith.ir import Program, parse
 from tunesmith.ir.errors import LimitError, ProgramError
 
-__all__ = ["is_program", "load_program", "select"]
+__all__ = ["is_operator", "is_program", "load_program", "select"]
 
 MAX_BYTES = 1 << 20
 _OPERATOR = re.compile(r"\s*[A-Za-z_]\w*\s*\(")
@@ -23,16 +23,21 @@ def is_program(source: str) -> bool:
         source == "-"
         or "::" in source
         or source.endswith(".py")
-        or _OPERATOR.match(source) is not None
+        or is_operator(source)
         or Path(source).is_file()
     )
+
+
+def is_operator(source: str) -> bool:
+    """Whether the word names an operator with its sizes."""
+    return _OPERATOR.match(source) is not None and not Path(source).is_file()
 
 
 def load_program(source: str) -> Program:
     """The program that SOURCE names. Raises LocatedError or UsageError."""
     if source == "-":
         return _parse(_read_stdin(), "<stdin>", None)
-    if _OPERATOR.match(source) and not Path(source).is_file():
+    if is_operator(source):
         from tunesmith.frontend import operator  # not needed for files
 
         return operator(source)

@@ -1,10 +1,14 @@
-"""`tunesmith tune`: search for the fastest verified kernel, show it on the way, say what came out."""
+"""`tunesmith tune`: search for the fastest verified kernel, show it on the way, say what came out.
+
+Several programs are tuned under one budget: ``cli.many`` shows and tells those.
+"""
 
 import argparse
 import shlex
 
-from tunesmith.cli.commands import SOURCE_HELP, add_common, positive_float, positive_int, seed
+from tunesmith.cli.commands import SOURCE_HELP, add_common, positive_float, positive_int, seed, weights
 from tunesmith.cli.database import open_database
+from tunesmith.cli.errors import UsageError
 from tunesmith.cli.interrupt import interruptible
 from tunesmith.cli.output import emit_json
 from tunesmith.cli.progress import Tally, progress
@@ -13,45 +17,69 @@ from tunesmith.cli.tune_report import print_result, result_code
 from tunesmith.records import Protocol
 from tunesmith.tuning.types import TuneOptions
 
-__all__ = ["EXAMPLES", "SUMMARY", "arguments", "run"]
+__all__ = ["EXAMPLES", "SUMMARY", "arguments", "options_of", "run"]
 
 DEFAULT_TRIALS = 64
 
 SUMMARY = """\
 Search for the fastest kernel of a program on this machine. Every candidate is compiled, run in a process of
-its own, checked against the reference and recorded. What is recorded already counts and is not run again."""
+its own, checked against the reference and recorded. What is recorded already counts and is not run again.
+
+Several programs share one budget: the next trials go where the sum of weight × time is expected to fall
+most. The weight says how often a model calls the program. FILE is TOML, one [[task]] with source and weight
+for each, or JSON, a list of such objects; paths in it are relative to it."""
 
 EXAMPLES = (
     "tunesmith tune 'matmul(512,512,512)'",
     "tunesmith tune examples/bert_ffn.py --trials 128 --threads 2",
     "tunesmith tune layers.py::attention --seconds 60 --json",
+    "tunesmith tune 'matmul(128,768,768)' 'softmax(1536,128)' --weights 48,12",
+    "tunesmith tune --tasks resnet50.toml --seconds 1800",
 )
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("source", metavar="SOURCE", help=SOURCE_HELP)
+    parser.add_argument("source", metavar="SOURCE", nargs="*", help=SOURCE_HELP)
+    parser.add_argument("--weights", type=weights, metavar="W,W", help="of the SOURCEs, in their order")
+    parser.add_argument("--tasks", metavar="FILE", help="programs and their weights: FILE.toml or FILE.json")
     parser.add_argument(
         "--trials",
         type=positive_int,
         metavar="N",
-        help=f"how many candidates to measure (default: {DEFAULT_TRIALS}; with --seconds, no limit)",
+        help=f"candidates to measure (default: {DEFAULT_TRIALS} a program; with --seconds, no limit)",
     )
     parser.add_argument("--seconds", type=positive_float, metavar="S", help="stop after this much time")
     parser.add_argument("--threads", type=positive_int, default=1, metavar="N", help="default: 1")
     parser.add_argument("--seed", type=seed, default=0, help="the same seed proposes the same candidates")
     parser.add_argument("--fresh", action="store_true", help="ignore what is recorded and start over")
     parser.add_argument("--cold", action="store_true", help="flush the caches before each timed call")
+    parser.add_argument(
+        "--strategy",
+        choices=("gradient", "round-robin"),
+        default="gradient",
+        help="which program gets the next trials: the most promising, or each in turn; default: gradient",
+    )
     parser.add_argument("--quiet", "-q", action="store_true", help="no progress on standard error")
     add_common(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    program = load_program(args.source)  # before anything is opened: bad input leaves no trace
+    if not args.source and args.tasks is None:
+        raise UsageError("required: SOURCE, or --tasks FILE")
+    if len(args.source) == 1 and args.weights is None and args.tasks is None:
+        return _run_one(args)
+    from tunesmith.cli.many import run_many
+
+    return run_many(args, again=lambda: _again(args))
+
+
+def _run_one(args: argparse.Namespace) -> int:
+    program = load_program(args.source[0])  # before anything is opened: bad input leaves no trace
 
     from tunesmith.tuning import tune
 
     tally = Tally()
-    options = _options(args)
+    options = options_of(args)
     with (
         open_database(args.db, create=True) as store,
         interruptible() as interrupt,
@@ -65,10 +93,11 @@ def run(args: argparse.Namespace) -> int:
     return result_code(result)
 
 
-def _options(args: argparse.Namespace) -> TuneOptions:
+def options_of(args: argparse.Namespace, programs: int = 1) -> TuneOptions:
+    """What the words say, for so many programs together."""
     unlimited = args.trials is None and args.seconds is not None
     return TuneOptions(
-        trials=None if unlimited else args.trials or DEFAULT_TRIALS,
+        trials=None if unlimited else args.trials or DEFAULT_TRIALS * programs,
         seconds=args.seconds,
         threads=args.threads,
         seed=args.seed,
@@ -79,12 +108,15 @@ def _options(args: argparse.Namespace) -> TuneOptions:
 
 def _again(args: argparse.Namespace) -> str:
     """The command that goes on where this one stopped; without ``--fresh``, which would start over."""
-    words = ["tunesmith", "tune", args.source]
+    words = ["tunesmith", "tune", *args.source]
     for flag, value, default in (
+        ("--weights", args.weights and ",".join(f"{w:g}" for w in args.weights), None),
+        ("--tasks", args.tasks, None),
         ("--trials", args.trials, None),
         ("--seconds", args.seconds, None),
         ("--threads", args.threads, 1),
         ("--seed", args.seed, 0),
+        ("--strategy", args.strategy, "gradient"),
         ("--db", args.db, None),
     ):
         if value != default:

@@ -16,7 +16,7 @@ from tunesmith.cli.progress import Tally
 from tunesmith.records import Lead, Record, Status
 from tunesmith.tuning.types import StoppedBy, TuneResult
 
-__all__ = ["print_result", "result_code"]
+__all__ = ["print_result", "reason_text", "result_code"]
 
 _REASONS = {
     StoppedBy.TRIALS: "the number of trials is reached",
@@ -26,9 +26,14 @@ _REASONS = {
     StoppedBy.EXHAUSTED: "every candidate is measured",
     StoppedBy.INTERRUPTED: "interrupted",
     StoppedBy.FAILURES: "no candidate works",
+    StoppedBy.TASKS: "each of the programs has ended by itself",
 }
 _SHOWN_ERRORS = 3
 _ERROR_WIDTH = 160
+
+
+def reason_text(stopped: StoppedBy) -> str:
+    return _REASONS[stopped]
 
 
 def result_code(result: TuneResult) -> int:

@@ -88,6 +88,7 @@ class Crew:
 
     def __init__(self, spec: WorkerSpec, n: int, depth: int = _DEPTH) -> None:
         self._spec = spec
+        self._n = n
         self._depth = depth
         self._waiting: deque[Job] = deque()
         self._done: list[Outcome] = []
@@ -96,30 +97,42 @@ class Crew:
         self._seats: list[_Seat] = []
         self._end = weakref.finalize(self, _end_all, self._seats, os.getpid())
         self._closed = False
-        self._paused_at: float | None = None
-        for _ in range(n):
-            self._start()
+        self._held_at: float | None = None
+        self.resume()
 
     def submit(self, job: Job) -> None:
         if self._closed:
             raise ValueError("closed")
+        self.resume()
         self._waiting.append(job)
         self._dispatch()
 
-    def pause(self) -> None:
-        """Have the workers stop where they are; the time until ``resume`` counts for nothing."""
-        if self._paused_at is None:
-            self._paused_at = time.monotonic()
+    def hold(self) -> None:
+        """Have the workers stop where they are; the time until ``release`` counts for nothing."""
+        if self._held_at is None:
+            self._held_at = time.monotonic()
             for seat in self._seats:
                 seat.process.stop()
 
-    def resume(self) -> None:
-        if self._paused_at is not None:
-            lost, self._paused_at = time.monotonic() - self._paused_at, None
+    def release(self) -> None:
+        if self._held_at is not None:
+            lost, self._held_at = time.monotonic() - self._held_at, None
             for seat in self._seats:
                 seat.since += lost
                 seat.process.started_at += lost
                 seat.process.go_on()
+
+    def suspend(self) -> None:
+        """End all workers until ``resume`` or the next job; what is pending is dropped."""
+        self._waiting.clear()
+        self._done.clear()
+        for seat in list(self._seats):
+            self._remove(seat)
+
+    def resume(self) -> None:
+        """Start the workers that are missing."""
+        while len(self._seats) < self._n:
+            self._start()
 
     @property
     def pending(self) -> int:
@@ -168,7 +181,7 @@ class Crew:
     def _start(self) -> None:
         seat = _Seat(WorkerProcess(self._spec))
         self._seats.append(seat)
-        if self._paused_at is not None:
+        if self._held_at is not None:
             seat.process.stop()
         process = seat.process
 
@@ -269,7 +282,7 @@ class Crew:
 
     def _alarm(self, seat: _Seat) -> float:
         """When the worker is overdue."""
-        if self._paused_at is not None:
+        if self._held_at is not None:
             return float("inf")
         if not seat.ready:
             return seat.process.started_at + self._spec.start_s

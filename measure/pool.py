@@ -109,12 +109,12 @@ class BuildPool:
         """Leave the shared cores alone, until ``resume``."""
         self._paused = True
         if self._sharing is not None:
-            self._sharing.pause()
+            self._sharing.hold()
 
     def resume(self) -> None:
         self._paused = False
         if self._sharing is not None:
-            self._sharing.resume()
+            self._sharing.release()
         self._dispatch()
 
     def poll(self, timeout_s: float = 0.0) -> list[BuildResult]:

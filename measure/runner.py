@@ -171,6 +171,15 @@ class Runner:
         times = outcome.answer.header.get("result", {}).get("times") if outcome.answer else None
         return min(times) if times else None
 
+    def suspend(self) -> None:
+        """End the worker until ``resume`` or the next call; drops what is pending, keeps the reference."""
+        self._aside.clear()
+        self.crew.suspend()
+
+    def resume(self) -> None:
+        """Start the worker ahead of the next call."""
+        self.crew.resume()
+
     def close(self) -> None:
         """End the worker; what is pending is dropped."""
         self.crew.close()

@@ -10,10 +10,21 @@ if TYPE_CHECKING:
     from tunesmith.tuning.dataset import Dataset, load_dataset
     from tunesmith.tuning.explanation import Explained, explain_program, explain_record
     from tunesmith.tuning.kernel import Kernel
+    from tunesmith.tuning.many import merge_tasks, tune_many
     from tunesmith.tuning.near import Estimate
     from tunesmith.tuning.tasks import Task, draw_tasks
     from tunesmith.tuning.tuner import tune
-    from tunesmith.tuning.types import Event, Observer, StoppedBy, TuneOptions, TuneResult
+    from tunesmith.tuning.types import (
+        Event,
+        ManyEvent,
+        ManyObserver,
+        ManyResult,
+        Observer,
+        StoppedBy,
+        TuneOptions,
+        TuneResult,
+        WeightedTask,
+    )
     from tunesmith.tuning.workload import workload_of
 
 __all__ = [
@@ -25,12 +36,16 @@ __all__ = [
     "Explained",
     "Kernel",
     "KernelFunction",
+    "ManyEvent",
+    "ManyObserver",
+    "ManyResult",
     "Observer",
     "StoppedBy",
     "Task",
     "TaskDone",
     "TuneOptions",
     "TuneResult",
+    "WeightedTask",
     "artifact",
     "collect",
     "describe",
@@ -40,13 +55,17 @@ __all__ = [
     "kernel",
     "load",
     "load_dataset",
+    "merge_tasks",
     "tune",
+    "tune_many",
     "workload_of",
 ]
 
 _HOMES = {
     "Event": "types", "Observer": "types", "StoppedBy": "types",
-    "TuneOptions": "types", "TuneResult": "types",
+    "TuneOptions": "types", "TuneResult": "types", "WeightedTask": "types",
+    "ManyEvent": "types", "ManyObserver": "types", "ManyResult": "types",
+    "merge_tasks": "many", "tune_many": "many",
     "Kernel": "kernel", "KernelFunction": "api", "kernel": "api", "load": "api",
     "artifact": "artifacts", "describe": "artifacts", "tune": "tuner", "workload_of": "workload",
     "CollectOptions": "collection", "CollectResult": "collection", "TaskDone": "collection",

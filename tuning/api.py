@@ -1,7 +1,7 @@
 """The Python face: load, tune and the kernel decorator over programs, texts and decorated functions."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
 
@@ -15,12 +15,14 @@ from tunesmith.records import Protocol, Record, Target
 from tunesmith.schedule import IllegalStep, Schedule, ScheduleError
 from tunesmith.tuning.guess import guess
 from tunesmith.tuning.kernel import Kernel
+from tunesmith.tuning.many import TRIALS_A_TASK, merge_tasks
+from tunesmith.tuning.many import tune_many as run_many
 from tunesmith.tuning.near import Estimate, NothingNear, estimate
 from tunesmith.tuning.tuner import tune as run_tuner
-from tunesmith.tuning.types import Observer, TuneOptions, TuneResult
+from tunesmith.tuning.types import ManyObserver, ManyResult, Observer, TuneOptions, TuneResult, WeightedTask
 from tunesmith.tuning.workload import workload_of
 
-__all__ = ["KernelFunction", "kernel", "load", "near", "tune"]
+__all__ = ["KernelFunction", "kernel", "load", "near", "tune", "tune_many"]
 
 
 class KernelFunction:
@@ -92,6 +94,34 @@ def tune(
     options = TuneOptions(trials, seconds, threads, seed, fresh, protocol or Protocol())
     with _store(db) as store:
         return run_tuner(_program(program), options, store, on_event)
+
+
+def tune_many(
+    tasks: Iterable[Program | KernelFunction | str | tuple[Program | KernelFunction | str, float]],
+    *,
+    trials: int | None = None,
+    seconds: float | None = None,
+    threads: int = 1,
+    seed: int = 0,
+    fresh: bool = False,
+    strategy: str = "gradient",
+    db: str | os.PathLike[str] | None = None,
+    protocol: Protocol | None = None,
+    on_event: ManyObserver = lambda _: None,
+) -> ManyResult:
+    """Tune several programs, each alone or with a weight, so that the sum of weight × time becomes small.
+
+    ``trials`` and ``seconds`` are for all together; with neither, there are 64 trials a program. Trials
+    already recorded count, unless ``fresh``. Identical programs are one. The strategy is ``gradient`` or
+    ``round-robin``.
+    """
+    pairs = (t if isinstance(t, tuple) else (t, 1.0) for t in tasks)
+    merged = merge_tasks([WeightedTask(_program(source), weight) for source, weight in pairs])
+    if trials is None and seconds is None:
+        trials = TRIALS_A_TASK * max(1, len(merged))
+    options = TuneOptions(trials, seconds, threads, seed, fresh, protocol or Protocol())
+    with _store(db) as store:
+        return run_many(merged, options, store, on_event, strategy=strategy)
 
 
 def load(

@@ -1,7 +1,7 @@
 """Candidates through the builder and the runner, as many at a time as keep both busy."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 
 from tunesmith.codegen.binary import Binary
@@ -15,7 +15,7 @@ __all__ = ["Pipeline", "Trial", "run_task"]
 _POLL_S = 0.25
 
 
-@dataclass
+@dataclass(eq=False)
 class Trial:
     """One schedule on its way: built, run, measured."""
 
@@ -30,14 +30,15 @@ class Trial:
 class Pipeline:
     """Owns nothing but the flow: trials go in, and come back with a measurement.
 
-    ``busy_s`` counts the time in which something was being built or run.
+    ``busy_s`` counts the time in which something was being built or run. Builders may be shared with others
+    that take turns: what was abandoned by one is passed over by the next.
     """
 
     program: Program
     target: Target
     builders: BuildPool
     runner: Runner
-    in_flight: dict[int, Trial] = field(default_factory=dict)
+    in_flight: dict[Hashable, Trial] = field(default_factory=dict)
     build_s: float = 0.0
     run_s: float = 0.0
     busy_s: float = 0.0
@@ -51,8 +52,8 @@ class Pipeline:
     def submit(self, trial: Trial) -> None:
         if not self.in_flight:
             self._since = time.perf_counter()
-        self.in_flight[trial.number] = trial
-        self.builders.submit(trial.number, self._program_json, trial.schedule.to_json(), self._target_json)
+        self.in_flight[trial] = trial
+        self.builders.submit(trial, self._program_json, trial.schedule.to_json(), self._target_json)
 
     def _share_cores(self) -> None:
         """The cores that kernels are timed on build too, as long as none waits for being timed."""
@@ -67,7 +68,9 @@ class Pipeline:
         if self.in_flight:
             wait_any(self.builders, self.runner, timeout_s=_POLL_S)
         for built in self.builders.poll():
-            trial = self.in_flight[int(built.key)]  # type: ignore[call-overload]
+            trial = self.in_flight.get(built.key)
+            if trial is None:
+                continue
             trial.build_s = built.seconds
             self.build_s += built.seconds
             if built.binary is None:
@@ -76,18 +79,31 @@ class Pipeline:
             else:
                 trial.binary = built.binary
                 self.builders.pause()
-                self.runner.submit(trial.number, built.binary, best_s())
+                self.runner.submit(trial, built.binary, best_s())
         for key, measurement in self.runner.poll():
-            trial = self.in_flight[int(key)]  # type: ignore[call-overload]
+            trial = self.in_flight.get(key)
+            if trial is None:
+                continue
             self.run_s += measurement.run_s
             trial.measurement = measurement
             done.append(trial)
         self._share_cores()
         for trial in done:
-            del self.in_flight[trial.number]
-        if done and not self.in_flight and self._since is not None:
-            self.busy_s += time.perf_counter() - self._since
+            del self.in_flight[trial]
+        if done and not self.in_flight:
+            self._count_busy()
         return done
+
+    def abandon(self) -> None:
+        """Forget what is in flight, and end the runner's worker, which may be busy with it."""
+        if self.in_flight:
+            self._count_busy()
+            self.in_flight.clear()
+        self.runner.suspend()
+
+    def _count_busy(self) -> None:
+        assert self._since is not None
+        self.busy_s += time.perf_counter() - self._since
 
 
 def run_task(program: Program, target: Target, seed: int) -> RunTask:

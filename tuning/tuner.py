@@ -3,13 +3,17 @@
     while batch n runs, batch n+1 is built and batch n+2 proposed
 
 A batch is proposed when the one before the last is finished, from everything told until then in the order of
-trials: with the same seed, records and measurements, the same candidates come.
+trials: with the same seed, records and measurements, the same candidates come. A session takes these steps a
+slice at a time; ``tune`` takes them all.
 """
 
+import math
 import time
-from collections import Counter
-from collections.abc import Callable, Mapping
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from statistics import median
 from typing import Protocol as Interface
 
@@ -31,7 +35,7 @@ from tunesmith.tuning.recording import Recorder, TrialStore, schedule_of
 from tunesmith.tuning.types import Event, Observer, StoppedBy, TuneOptions, TuneResult
 from tunesmith.tuning.workload import workload_of
 
-__all__ = ["Served", "Store", "tune"]
+__all__ = ["Served", "Session", "Store", "end_s", "tune"]
 
 _ROOFLINE = 0.985  # of the bound: what is left is not worth more trials
 _FAILURES = 40  # trials, all failed, after which something is wrong with more than the candidates
@@ -39,7 +43,7 @@ _CONTENDERS = 5
 _HOPELESS = 3.0  # times slower than the best: the untuned schedule has lost without a race
 _NUMPY_LEAST_S = 3e-4  # a stage: below, the reference's bookkeeping would be timed rather than NumPy
 _LARGE_BYTES = 64 << 20  # of arguments, beyond which the winner is verified on fewer inputs
-_BATCH = 8
+_BATCH_SIZE = 8
 
 
 class Served(Interface):
@@ -73,65 +77,188 @@ def tune(
     serves from then on. Raises TunesmithError for a program that this machine has no memory for.
     """
     check_memory(program)
-    return _Run(program, options, store, on_event, should_stop, job_id).run()
+    deadline = math.inf if options.seconds is None else time.perf_counter() + options.seconds
+    session = Session(program, options, store, on_event, should_stop, job_id, deadline)
+    if session.budget_left <= 0 and session.best is not None:
+        return session.finish(StoppedBy.TRIALS)
+    with (
+        closing(session),
+        BuildPool.beside_runs(options.threads, options.protocol) as builders,
+        reserved_cores(options.threads),
+    ):
+        session.open(builders)
+        session.advance(until=deadline - end_s(options.seconds))
+        return session.finish()
+
+
+def end_s(seconds: float | None, tasks: int = 1) -> float:
+    """Seconds of a budget to leave for the races and the last verifications."""
+    return 0.0 if seconds is None else min(1.0 * tasks, 0.25 * seconds)
 
 
 @dataclass
 class _State:
-    """What a run knows; ``binaries`` are kept for the fastest few only."""
+    """What a run knows; ``binaries`` are kept for the fastest few only. ``curve``: the best seconds after
+    each trial, infinite before one worked."""
 
     records: list[Record] = field(default_factory=list)
+    curve: list[float] = field(default_factory=list)
     binaries: dict[str, Binary] = field(default_factory=dict)
     best: Record | None = None
     untuned: Record | None = None
     last_gain: int = 0
-    told: int = 0
 
 
-class _Run:
+_Batch = list[tuple[Trial, Candidate | None]]
+
+
+class Session:
+    """The tuning of one program, in as many steps as its owner likes.
+
+        session = Session(program, options, store)      knows what is on record, and starts nothing
+        session.open(builders)                          its runner, its space and its search
+        session.advance(trials)                         again and again; rest() when it is another's turn
+        session.finish()                                the race, the verification, the result
+
+    One session advances at a time, and only one that is awake holds a process. ``builders`` may be shared.
+    The clock runs while the session does something; ``deadline``, of ``time.perf_counter``, is when all of it
+    should be over. The seconds of the options are its owner's affair.
+    """
+
     def __init__(
-        self, program: Program, options: TuneOptions, store: Store, on_event: Observer,
-        should_stop: Callable[[], bool], job_id: str | None,
-    ) -> None:  # fmt: skip
-        self.started = time.perf_counter()
+        self,
+        program: Program,
+        options: TuneOptions,
+        store: Store,
+        on_event: Observer = lambda _: None,
+        should_stop: Callable[[], bool] = lambda: False,
+        job_id: str | None = None,
+        deadline: float = math.inf,
+    ) -> None:
         self.options, self.store = options, store
         self.on_event, self.should_stop, self.job_id = on_event, should_stop, job_id
+        self.deadline = deadline
         self.workload, self.program = workload_of(program)
         self.state = _State()
-        self.search_s = 0.0
+        self.stopped: StoppedBy | None = None
+        self.search_s = self.spent_s = 0.0
+        self.since: float | None = None
         self.statuses: Counter[Status] = Counter()
         self.leads: dict[str, Lead] = {}
+        self.runner: Runner | None = None
+        self.began = False
+        self.batches: deque[_Batch] = deque()
+        with self._at_work():
+            self.target = detect_target(options.threads)
+            self.recorder = Recorder(
+                store, self.workload, self.target, options.protocol, options.seed, job_id
+            )
+            self.recorder.introduce()
+            self._resume([] if options.fresh else self.recorder.history())
+        self.planned = len(self.state.records)
+
+    # -- how it stands ------------------------------------------------------------------------------------
+
+    @property
+    def is_open(self) -> bool:
+        return self.runner is not None
+
+    @property
+    def trials(self) -> int:
+        """Those on record that count, and those measured now."""
+        return len(self.state.records)
+
+    @property
+    def best(self) -> Record | None:
+        return self.state.best
+
+    @property
+    def untuned_s(self) -> float | None:
+        """The time of the default schedule, once it is known."""
+        return self.state.untuned.time_s if self.state.untuned else None
+
+    @property
+    def curve(self) -> Sequence[float]:
+        """The best seconds after each trial, infinite before one worked."""
+        return self.state.curve
+
+    @property
+    def budget_left(self) -> int:
+        return self._budget_left(len(self.state.records))
+
+    @cached_property
+    def bound_s(self) -> float:
+        """Seconds that arithmetic and memory need at least."""
+        peak = self.target.peaks.gflops(DType(self.workload.dtype)) * 1e9 * self.options.threads
+        bound = needed_flops(self.program) / peak
+        if self.workload.min_bytes > 2 * (self.target.l3_bytes or self.target.l2_bytes):
+            bound = max(bound, self.workload.min_bytes / (self.target.peaks.dram_gbs * 1e9))
+        return bound
 
     # -- the act, top to bottom ---------------------------------------------------------------------------
 
-    def run(self) -> TuneResult:
-        self.target = detect_target(self.options.threads)
-        self.recorder = Recorder(
-            self.store, self.workload, self.target, self.options.protocol, self.options.seed, self.job_id
-        )
-        self.recorder.introduce()
-        history = [] if self.options.fresh else self.recorder.history()
-        self._resume(history)
-        if self._budget_left() <= 0 and self.state.best is not None:
-            served = self.store.best(self.workload.hash, self.target)
-            if served is not None and served.record.id in {r.id for r in history}:
-                self.state.best = _with_times(served.record, (served.time_s,))
-            return self._result(StoppedBy.TRIALS, {}, 0.0)
-        task = run_task(self.program, self.target, self.options.seed)
-        protocol = self.options.protocol
-        with (
-            Runner(task, protocol) as runner,
-            BuildPool.beside_runs(self.options.threads, protocol) as builders,
-            reserved_cores(self.options.threads),
-        ):
+    def open(self, builders: BuildPool) -> None:
+        """Start the runner, derive the space, tell the search what is on record. Once, before ``advance``."""
+        with self._at_work():
+            history = list(self.state.records)
+            task = run_task(self.program, self.target, self.options.seed)
+            self.runner = Runner(task, self.options.protocol)
             self._emit("start", message=f"{len(history)} trials on record" if history else "")
-            self.pipeline = Pipeline(self.program, self.target, builders, runner)
+            self.pipeline = Pipeline(self.program, self.target, builders, self.runner)
             self.space, self.search = self._search(history)
             for reason in self.space.disabled:
                 self._emit("search", message=f"sketch rule disabled for this program: {reason}")
-            stopped = self._trials()
-            baselines = self._finish(runner)
-            return self._result(stopped, baselines, self.pipeline.busy_s)
+
+    def advance(self, trials: int | None = None, until: float = math.inf) -> None:
+        """Measure so many more candidates, by default as many as the options allow, until that moment.
+
+        ``stopped`` says what ended it: then something may be in flight, and ``rest`` comes before another's
+        turn. None if nothing did and there is more to try.
+        """
+        most = math.inf if trials is None else self.trials + trials
+        with self._at_work():
+            if not self.began and self.state.untuned is None:
+                self._submit([(Trial(self.planned, default_schedule(self.program, self.target)), None)])
+            self.began = True
+            self.stopped = self._trials(most, until)
+
+    def finish(self, stopped: StoppedBy | None = None) -> TuneResult:
+        """What came out, after a race if there was anything new. ``stopped``: why there is no more, if it is
+        its owner who decided."""
+        self.stopped = stopped or self.stopped or StoppedBy.TRIALS
+        with self._at_work():
+            if self.runner is None:
+                self._recall()
+                return self._result({}, 0.0)
+            baselines = self._finish(self.runner)
+            return self._result(baselines, self.pipeline.busy_s)
+
+    def rest(self) -> None:
+        """Hold no process until it goes on. What is in flight is dropped."""
+        if self.runner is not None:
+            self.pipeline.abandon()
+            self.batches.clear()
+            self.planned = len(self.state.records)
+
+    def close(self) -> None:
+        """End the runner for good."""
+        if self.runner is not None:
+            self.runner.close()
+
+    @contextmanager
+    def _at_work(self) -> Iterator[None]:
+        """The clock runs."""
+        self.since = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.spent_s, self.since = self._elapsed(), None
+
+    def _recall(self) -> None:
+        """The best is what the store serves, if that is one of ours: it may have won a race."""
+        served = self.store.best(self.workload.hash, self.target)
+        if served is not None and served.record.id in {r.id for r in self.state.records}:
+            self.state.best = _with_times(served.record, (served.time_s,))
 
     def _search(self, history: list[Record]) -> tuple[Space, Search]:
         began = time.perf_counter()
@@ -167,42 +294,34 @@ class _Run:
 
     # -- trials -------------------------------------------------------------------------------------------
 
-    def _trials(self) -> StoppedBy:
-        """Keep two batches in flight until something ends the run."""
-        batches: list[list[tuple[Trial, Candidate | None]]] = []
-        number = len(self.state.records)
-        if self.state.untuned is None:
-            first = Trial(number, default_schedule(self.program, self.target))
-            self.pipeline.submit(first)
-            batches.append([(first, None)])
-            number += 1
-        planned = number
+    def _trials(self, most: float, until: float) -> StoppedBy | None:
+        """Keep two batches in flight until there are ``most`` trials or something ends the run."""
         while True:
-            stopped = self._stop_reason()
+            stopped = self._stop_reason(until)
             if stopped is not None:
-                break
-            if len(batches) - self.state.told < 2 and self._budget_left(planned) > 0:
-                candidates = self._propose(min(self._batch_size(planned), self._budget_left(planned)))
-                batch: list[tuple[Trial, Candidate | None]] = []
-                for c in candidates:
-                    trial = Trial(planned, self.search.schedule(c))
-                    planned += 1
-                    self.pipeline.submit(trial)
-                    batch.append((trial, c))
-                if batch:
-                    batches.append(batch)
+                return stopped
+            room = min(self._budget_left(self.planned), most - self.planned)
+            if len(self.batches) < 2 and room > 0:
+                candidates = self._propose(min(self._batch_size(), int(room)))
+                if candidates:
+                    numbered = enumerate(candidates, self.planned)
+                    self._submit([(Trial(n, self.search.schedule(c)), c) for n, c in numbered])
                 elif not self.pipeline.in_flight:
                     return StoppedBy.EXHAUSTED
             elif not self.pipeline.in_flight:
-                stopped = StoppedBy.TRIALS
-                break
+                return StoppedBy.TRIALS if self.budget_left <= 0 else None
             for trial in self.pipeline.collect(lambda: self.state.best.time_s if self.state.best else None):
                 self._record(trial)
-            self._tell(batches)
-        return stopped
+            self._tell()
 
-    def _batch_size(self, planned: int) -> int:
-        return 4 if planned < _BATCH else _BATCH
+    def _submit(self, batch: _Batch) -> None:
+        self.batches.append(batch)
+        self.planned += len(batch)
+        for trial, _ in batch:
+            self.pipeline.submit(trial)
+
+    def _batch_size(self) -> int:
+        return 4 if self.planned < _BATCH_SIZE else _BATCH_SIZE
 
     def _propose(self, count: int) -> list[Candidate]:
         began = time.perf_counter()
@@ -210,17 +329,13 @@ class _Run:
         self.search_s += time.perf_counter() - began
         return candidates
 
-    def _tell(self, batches: list[list[tuple[Trial, Candidate | None]]]) -> None:
+    def _tell(self) -> None:
         """Report finished batches to the search, in order."""
-        while self.state.told < len(batches):
-            batch = batches[self.state.told]
-            if any(t.measurement is None for t, _ in batch):
-                return
-            self.state.told += 1
+        while self.batches and all(t.measurement is not None for t, _ in self.batches[0]):
             began = time.perf_counter()
             outcomes = [
                 (c, t.measurement.time_s if t.measurement.ok else None)
-                for t, c in batch
+                for t, c in self.batches.popleft()
                 if c is not None and t.measurement is not None
             ]
             if outcomes:
@@ -246,6 +361,7 @@ class _Run:
             if best is None or record.time_s < 0.99 * best.time_s:
                 self.state.last_gain = len(self.state.records)
             self.state.best = record
+        self.state.curve.append(self.state.best.time_s if self.state.best else math.inf)
 
     def _keep(self, record: Record, binary: Binary) -> None:
         self.state.binaries[record.id] = binary
@@ -257,17 +373,16 @@ class _Run:
 
     # -- when to stop -------------------------------------------------------------------------------------
 
-    def _budget_left(self, planned: int | None = None) -> int:
-        done = len(self.state.records) if planned is None else planned
-        return 1_000_000 if self.options.trials is None else self.options.trials - done
+    def _budget_left(self, planned: int) -> int:
+        return 1_000_000 if self.options.trials is None else self.options.trials - planned
 
     def _elapsed(self) -> float:
-        return time.perf_counter() - self.started
+        return self.spent_s + (0.0 if self.since is None else time.perf_counter() - self.since)
 
-    def _stop_reason(self) -> StoppedBy | None:
+    def _stop_reason(self, until: float) -> StoppedBy | None:
         if self.should_stop():
             return StoppedBy.INTERRUPTED
-        if self.options.seconds is not None and self._elapsed() >= self.options.seconds - self._end_s():
+        if time.perf_counter() >= until:
             return StoppedBy.SECONDS
         count = len(self.state.records)
         if count >= _FAILURES and self.state.best is None:
@@ -279,21 +394,9 @@ class _Run:
             return StoppedBy.ROOFLINE
         return None
 
-    def _end_s(self) -> float:
-        """Seconds of the budget to leave for the race and the last verification."""
-        assert self.options.seconds is not None
-        return min(1.0, 0.25 * self.options.seconds)
-
     def _fraction_of_bound(self) -> float:
         """Best speed over what arithmetic and memory allow at most."""
-        best = self.state.best
-        if best is None:
-            return 0.0
-        peak = self.target.peaks.gflops(DType(self.workload.dtype)) * 1e9 * self.options.threads
-        bound = needed_flops(self.program) / peak
-        if self.workload.min_bytes > 2 * (self.target.l3_bytes or self.target.l2_bytes):
-            bound = max(bound, self.workload.min_bytes / (self.target.peaks.dram_gbs * 1e9))
-        return bound / best.time_s
+        return 0.0 if self.state.best is None else self.bound_s / self.state.best.time_s
 
     # -- the end ------------------------------------------------------------------------------------------
 
@@ -339,7 +442,7 @@ class _Run:
         return {name: lead for name, lead in found.items() if lead is not None}
 
     def _is_over_budget(self) -> bool:
-        return self.options.seconds is not None and self._elapsed() >= self.options.seconds
+        return time.perf_counter() >= self.deadline
 
     def _contenders(self, by_id: dict[str, Record]) -> dict[str, Binary]:
         """Binaries of the fastest records and of the untuned one, those of earlier runs built anew."""
@@ -359,12 +462,12 @@ class _Run:
 
     def _rebuild(self, schedule: Schedule) -> Binary | None:
         """Build one schedule, waiting for it; runs alone."""
-        builders = self.pipeline.builders
-        builders.submit("rebuild", program_to_json(self.program), schedule.to_json(), self.target.to_json())
+        builders, mine = self.pipeline.builders, object()
+        builders.submit(mine, program_to_json(self.program), schedule.to_json(), self.target.to_json())
         deadline = time.perf_counter() + self.options.protocol.build_timeout_s + 5
         while time.perf_counter() < deadline:
             for built in builders.poll(0.5):
-                if built.key == "rebuild":
+                if built.key is mine:
                     return built.binary
         return None
 
@@ -382,9 +485,10 @@ class _Run:
             )
         )
 
-    def _result(self, stopped: StoppedBy, baselines: dict[str, float], busy_s: float) -> TuneResult:
+    def _result(self, baselines: dict[str, float], busy_s: float) -> TuneResult:
+        assert self.stopped is not None
         elapsed = self._elapsed()
-        pipeline = getattr(self, "pipeline", None)
+        pipeline = self.pipeline if self.runner is not None else None
         times = {
             "build": pipeline.build_s if pipeline else 0.0,
             "run": pipeline.run_s if pipeline else 0.0,
@@ -394,7 +498,7 @@ class _Run:
         if not baselines and self.state.untuned is not None:
             baselines = {"untuned": self.state.untuned.time_s}
         result = TuneResult(
-            self.workload, self.target, len(self.state.records), dict(self.statuses), stopped, elapsed,
+            self.workload, self.target, len(self.state.records), dict(self.statuses), self.stopped, elapsed,
             self.state.best, baselines, times, self.space.disabled if pipeline else (), self.leads,
         )  # fmt: skip
         self._emit("done")

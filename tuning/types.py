@@ -6,10 +6,22 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from tunesmith.ir import Program
 from tunesmith.ir.errors import TunesmithError
 from tunesmith.records import Lead, Protocol, Record, Status, Target, Workload
 
-__all__ = ["MAX_SEED", "Event", "Observer", "StoppedBy", "TuneOptions", "TuneResult"]
+__all__ = [
+    "MAX_SEED",
+    "Event",
+    "ManyEvent",
+    "ManyObserver",
+    "ManyResult",
+    "Observer",
+    "StoppedBy",
+    "TuneOptions",
+    "TuneResult",
+    "WeightedTask",
+]
 
 MAX_SEED = (1 << 63) - 1  # what a column of the database holds
 
@@ -24,6 +36,7 @@ class StoppedBy(StrEnum):
     EXHAUSTED = "exhausted"  # every candidate of the space is measured
     INTERRUPTED = "interrupted"
     FAILURES = "failures"  # no candidate works
+    TASKS = "tasks"  # of several tasks, each has ended by itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,4 +148,88 @@ class TuneResult:
 
 
 Observer = Callable[[Event], None]
+"""Called in the tuner's thread for every event; must not raise."""
+
+
+@dataclass(frozen=True, slots=True)
+class WeightedTask:
+    """A program of a model, and how often the model calls it. ``label`` is for people.
+
+    Raises TunesmithError for a weight that is not a positive number.
+    """
+
+    program: Program
+    weight: float = 1.0
+    label: str = ""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.weight, bool) or not 0 < self.weight < math.inf:
+            raise TunesmithError(f"a weight must be a positive number, not {self.weight!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class ManyEvent:
+    """One thing that happened while several tasks are tuned.
+
+    ``event`` is one of the task with this ``index``; without it, a slice of that task is over (phase
+    ``slice``), or all is (``done``). ``trials`` are those of all tasks, out of ``budget``. The end-to-end
+    times are sums of weight × seconds: of the best, and of the untuned schedules; None until each task has
+    one. ``ended`` says why the task gets nothing more, once it does not.
+    """
+
+    phase: str
+    index: int
+    event: Event | None
+    trials: int
+    budget: int | None
+    elapsed_s: float
+    end_to_end_s: float | None
+    untuned_s: float | None
+    ended: StoppedBy | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ManyResult:
+    """``results`` belong to ``tasks``, in their order. Tasks in which nothing works are in no sum."""
+
+    tasks: tuple[WeightedTask, ...]
+    results: tuple[TuneResult, ...]
+    stopped_by: StoppedBy
+    elapsed_s: float
+    strategy: str
+
+    @property
+    def trials(self) -> int:
+        return sum(r.trials for r in self.results)
+
+    @property
+    def pairs(self) -> tuple[tuple[WeightedTask, TuneResult], ...]:
+        return tuple(zip(self.tasks, self.results, strict=True))
+
+    @property
+    def end_to_end_s(self) -> float:
+        """Seconds of a call of everything: the sum of weight × best."""
+        return sum(t.weight * r.best.time_s for t, r in self.pairs if r.best is not None)
+
+    @property
+    def untuned_s(self) -> float | None:
+        """The same with the default schedules; None if one of them does not work."""
+        known = [(t.weight, r.baselines.get("untuned")) for t, r in self.pairs if r.best is not None]
+        times = [weight * time_s for weight, time_s in known if time_s is not None]
+        return sum(times) if len(times) == len(known) else None
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that ``tune --json`` ends with for several tasks."""
+        return {
+            "end_to_end_s": self.end_to_end_s,
+            "untuned_s": self.untuned_s,
+            "trials": self.trials,
+            "stopped_by": self.stopped_by.value,
+            "elapsed_s": self.elapsed_s,
+            "strategy": self.strategy,
+            "tasks": [{"label": t.label, "weight": t.weight, **r.to_json()} for t, r in self.pairs],
+        }
+
+
+ManyObserver = Callable[[ManyEvent], None]
 """Called in the tuner's thread for every event; must not raise."""

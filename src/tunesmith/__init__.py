@@ -2,6 +2,7 @@
 
     program = tunesmith.parse(text)             or tunesmith.ops.matmul(512, 512, 512), or @tunesmith.kernel
     result = tunesmith.tune(program, trials=64)
+    result = tunesmith.tune_many([(program, 3), another], seconds=600)
     kernel = tunesmith.load(program)            a callable with the best schedule known
 
 Names are imported when they are first used, so that the command line starts at once.
@@ -13,14 +14,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tunesmith.frontend import ops
     from tunesmith.ir import Program, ProgramError, TunesmithError, parse
-    from tunesmith.tuning import Estimate, Kernel, TuneResult, kernel, load
-    from tunesmith.tuning.api import near, tune
+    from tunesmith.tuning import Estimate, Kernel, ManyResult, TuneResult, kernel, load
+    from tunesmith.tuning.api import near, tune, tune_many
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Estimate",
     "Kernel",
+    "ManyResult",
     "Program",
     "ProgramError",
     "TuneResult",
@@ -32,12 +34,14 @@ __all__ = [
     "ops",
     "parse",
     "tune",
+    "tune_many",
 ]
 
 _HOMES = {
-    "Estimate": "tuning", "Kernel": "tuning", "TuneResult": "tuning", "kernel": "tuning", "load": "tuning",
+    "Estimate": "tuning", "Kernel": "tuning", "ManyResult": "tuning", "TuneResult": "tuning",
+    "kernel": "tuning", "load": "tuning",
     "tune": "tuning.api",  # tuning.tune is the tuner itself, which takes its options and store ready-made
-    "near": "tuning.api",
+    "near": "tuning.api", "tune_many": "tuning.api",
     "Program": "ir", "ProgramError": "ir", "TunesmithError": "ir", "parse": "ir", "ops": "frontend",
 }  # fmt: skip
 
