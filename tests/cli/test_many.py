@@ -173,6 +173,7 @@ def test_files_that_are_wrong(play, run, tmp_path: Path, name: str, text: str, r
     [
         ((), "required: SOURCE, or --tasks FILE"),
         ((FIRST, SECOND, "--weights", "1"), "1 --weights for 2 SOURCEs"),
+        ((FIRST, SECOND, "--trials", "1"), "--trials 1 is too little for 2 programs"),
         ((FIRST, "--weights", "1,x"), "argument --weights: invalid list of positive numbers"),
         ((FIRST, "--tasks", "none.toml"), "no file none.toml"),
         (("-", "-"), "standard input is one program"),

@@ -155,6 +155,8 @@ def test_a_dead_task_is_reported_and_costs_two_slices(
     assert dead.stopped_by is StoppedBy.FAILURES and dead.best is None and dead.trials == 8
     assert alive.best is not None and alive.trials == 24
     assert result.end_to_end_s == pytest.approx(alive.best.time_s)
+    again = tune_many(TASKS, options(32), store)
+    assert (again.results[0].trials, again.results[0].stopped_by) == (8, StoppedBy.FAILURES)
 
 
 def test_when_each_has_ended_so_has_all(store: Store) -> None:
