@@ -43,7 +43,7 @@ from tunesmith.tuning.workload import workload_of
 __all__ = ["TRIALS_A_TASK", "merge_tasks", "tune_many"]
 
 TRIALS_A_TASK = 64  # where no budget is given
-_AWAKE = 4  # runners: one more costs 35 MB, one less half a second of its core when it starts again
+_AWAKE = 4  # runners: one more holds 35 MB, one less takes its core for 0.3 s when it starts again
 _SIMILAR_SIZE = 1.618  # tasks of one structure are alike if their operations differ by less, about
 
 
