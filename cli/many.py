@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from tunesmith.cli.database import open_database
+from tunesmith.cli.errors import UsageError
 from tunesmith.cli.figures import peak_fraction
 from tunesmith.cli.interrupt import interruptible
 from tunesmith.cli.output import (
@@ -41,6 +42,8 @@ def run_many(args: argparse.Namespace, *, again: Callable[[], str]) -> int:
     from tunesmith.tuning import merge_tasks, tune_many
 
     tasks = merge_tasks(named)
+    if args.trials is not None and args.trials < len(tasks):
+        raise UsageError(f"--trials {args.trials} is too little for {len(tasks)} programs")
     options, tally = options_of(args, len(tasks)), ManyTally(tasks)
     with (
         open_database(args.db, create=True) as store,

@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tunesmith.measure.hardware import on_cpus
 from tunesmith.measure.messages import Decoder, Message, encode
 
 __all__ = ["Ending", "WorkerProcess", "WorkerSpec", "signal_name"]
@@ -75,16 +76,18 @@ class WorkerProcess:
 
     def __init__(self, spec: WorkerSpec) -> None:
         self.started_at = time.monotonic()
-        self._process = subprocess.Popen(
-            spec.command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            bufsize=0,
-            start_new_session=True,
-            env={**os.environ, "OPENBLAS_NUM_THREADS": "1", **(spec.environment or {})},
-            pass_fds=(spec.store,) if spec.store >= 0 else (),
-        )
+        # Its imports, which come before it can choose, are to run where it will, and not beside its parent.
+        with on_cpus(spec.cpus) if spec.cpus else contextlib.nullcontext():
+            self._process = subprocess.Popen(
+                spec.command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                bufsize=0,
+                start_new_session=True,
+                env={**os.environ, "OPENBLAS_NUM_THREADS": "1", **(spec.environment or {})},
+                pass_fds=(spec.store,) if spec.store >= 0 else (),
+            )
         assert self._process.stdin and self._process.stdout and self._process.stderr
         self.stdin = self._process.stdin.fileno()
         self.stdout = self._process.stdout.fileno()

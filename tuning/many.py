@@ -43,7 +43,7 @@ from tunesmith.tuning.workload import workload_of
 __all__ = ["TRIALS_A_TASK", "merge_tasks", "tune_many"]
 
 TRIALS_A_TASK = 64  # where no budget is given
-_AWAKE = 4  # runners: one more costs 35 MB, one less half a second of its core when it starts again
+_AWAKE = 4  # runners: one more holds 35 MB, one less takes its core for 0.3 s when it starts again
 _SIMILAR_SIZE = 1.618  # tasks of one structure are alike if their operations differ by less, about
 
 
@@ -121,6 +121,8 @@ class _Many:
             for i, t in enumerate(tasks)
         ]
         self.starts = [_start_of(t, s) for t, s in zip(tasks, self.sessions, strict=True)]
+        for i in range(len(tasks)):
+            self._note_end(i)
 
     # -- the act, top to bottom ---------------------------------------------------------------------------
 
@@ -163,14 +165,19 @@ class _Many:
             session.open(builders)
         trials = min(self.allocation.slice, self._budget_left())
         session.advance(max(trials, self._first(self._standing(index))), self.until)
-        if is_dead(self._standing(index), self.allocation):
-            self.ended[index] = StoppedBy.FAILURES
-        elif session.stopped is not None:
-            self.ended[index] = session.stopped
+        self._note_end(index)
         if index in self.ended:
             session.rest()
             self.awake.remove(index)
         self._emit("slice", index)
+
+    def _note_end(self, index: int) -> None:
+        """A task that has ended gets nothing more; it may have in an earlier run."""
+        session = self.sessions[index]
+        dead = is_dead(self._standing(index), self.allocation)
+        reason = StoppedBy.FAILURES if dead else session.stopped or session.settled
+        if reason is not None:
+            self.ended[index] = reason
 
     def _wake(self, index: int) -> None:
         if index in self.awake:

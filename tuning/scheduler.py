@@ -30,7 +30,7 @@ __all__ = [
     "slice_size",
 ]
 
-_LARGEST_SLICE = 16
+_LARGEST_SLICE, _SMALLEST_SLICE = 16, 4  # below, changing turns takes longer than the trials
 _SLICES = 4  # a task's at least, if the trials are shared out evenly
 _DEAD_AFTER = 2  # slices without any candidate that works
 _UNLIKE_AFTER = 5  # slices more than all others of its group, and still much slower: it is not like them
@@ -81,8 +81,11 @@ Strategy: TypeAlias = Callable[[Sequence[Standing], Allocation, np.random.Genera
 
 
 def slice_size(trials: int | None, tasks: int) -> int:
-    """Small enough that a task whose share is even gets several."""
-    return _LARGEST_SLICE if trials is None else max(1, min(_LARGEST_SLICE, trials // (_SLICES * tasks)))
+    """Small enough that a task whose share is even gets several, and that there is one for each task."""
+    if trials is None:
+        return _LARGEST_SLICE
+    wanted = min(_LARGEST_SLICE, max(_SMALLEST_SLICE, trials // (_SLICES * tasks)))
+    return max(1, min(wanted, trials // tasks))
 
 
 def end_to_end_s(tasks: Sequence[Standing]) -> float | None:

@@ -384,6 +384,11 @@ class Session:
             return StoppedBy.INTERRUPTED
         if time.perf_counter() >= until:
             return StoppedBy.SECONDS
+        return self.settled
+
+    @property
+    def settled(self) -> StoppedBy | None:
+        """Why more trials are not worth it, by those that there are."""
         count = len(self.state.records)
         if count >= _FAILURES and self.state.best is None:
             return StoppedBy.FAILURES

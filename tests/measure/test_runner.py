@@ -201,3 +201,17 @@ def test_closing_ends_a_hanging_worker(brisk: Protocol, wait_dead: Callable[...,
     runner.submit(0, other(N, HANG))
     runner.close()
     assert wait_dead(pids) == []
+
+
+def test_a_suspended_runner_starts_again(brisk: Protocol, collect: Collect) -> None:
+    with Runner(RunTask(PROGRAM), brisk, language="stand_ins") as runner:
+        runner.submit("lost", binary(N))
+        runner.suspend()
+        assert runner.crew.pids == () and runner.pending == 0
+        assert runner.poll() == []
+        runner.submit("next", binary(N))
+        ((key, measurement),) = collect(runner, 1)
+        assert key == "next" and measurement.ok
+        runner.suspend()
+        runner.resume()
+        assert len(runner.crew.pids) == 1

@@ -161,7 +161,8 @@ def test_the_end_to_end_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("trials", "tasks", "expected"), [(None, 9, 16), (640, 10, 16), (160, 10, 4), (10, 10, 1), (64, 1, 16)]
+    ("trials", "tasks", "expected"),
+    [(None, 9, 16), (640, 10, 16), (240, 10, 6), (80, 10, 4), (19, 10, 1), (9, 10, 1)],
 )
 def test_slices_leave_room_to_choose(trials: int | None, tasks: int, expected: int) -> None:
     assert slice_size(trials, tasks) == expected
