@@ -214,8 +214,10 @@ class Worker:
         tile = serial[-1].stride
         inside = self._stays_inside(stage, axis, length, tile)
         width = self._width(stage, axis, length)
-        fused = any(x.loop not in plan.loops for x in serial)
-        alone = width is not None and not fused and width == self._width(stage, axis, inf)
+        alone: Flag = width is not None and width == self._width(stage, axis, inf)
+        for x in serial:
+            if x.loop not in plan.loops:  # fused: its variable is known where it has one trip
+                alone = alone & (self.shaper.frame(stage.name).extents[x.loop] <= 1)
         return flag & ((length >= tile) | alone) & inside
 
     def _done(self, stage: Stage, axis: str) -> tuple[str, ...]:
