@@ -94,11 +94,15 @@ class Pipeline:
             self._count_busy()
         return done
 
-    def abandon(self) -> None:
-        """Forget what is in flight, and end the runner's worker, which may be busy with it."""
+    def drop(self) -> None:
+        """Forget what is in flight."""
         if self.in_flight:
             self._count_busy()
             self.in_flight.clear()
+
+    def abandon(self) -> None:
+        """Forget what is in flight, and end the runner's worker, which may be busy with it."""
+        self.drop()
         self.runner.suspend()
 
     def _count_busy(self) -> None:

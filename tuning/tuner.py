@@ -230,6 +230,7 @@ class Session:
             if self.runner is None:
                 self._recall()
                 return self._result({}, 0.0)
+            self.pipeline.drop()
             baselines = self._finish(self.runner)
             return self._result(baselines, self.pipeline.busy_s)
 

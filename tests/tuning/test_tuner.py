@@ -177,3 +177,13 @@ def test_the_same_seed_and_records_propose_the_same(tmp_path: Path) -> None:
             history = opened.history(result.workload.hash, result.target.fingerprint)
             runs.append({r.trial: r.schedule_hash for r in history})
     assert runs[0] == runs[1]
+
+
+def test_what_was_under_way_at_the_end_counts_as_work(store: Store) -> None:
+    """Building and running until a run is stopped is no idle time, though nobody waits for what is left."""
+    seen: list[Event] = []
+    result = tune(PROGRAM, options(None), store, seen.append, lambda: len(seen) > 12)
+    assert result.stopped_by is StoppedBy.INTERRUPTED
+    race = next(e.elapsed_s for e in seen if e.phase == "race")
+    first = next(e.elapsed_s for e in seen if e.record is not None)
+    assert result.elapsed_s - result.times["idle"] >= race - first
