@@ -21,21 +21,14 @@ from recording import DATA, Recording
 
 from tunesmith.db import open_store
 from tunesmith.frontend import operator
-from tunesmith.ir import DType, Program, needed_flops, program_to_json
-from tunesmith.measure import (
-    BuildPool,
-    Runner,
-    RunTask,
-    detect_target,
-    fastest_possible_s,
-    reserved_cores,
-)
+from tunesmith.ir import Program
+from tunesmith.measure import BuildPool, Runner, detect_target, reserved_cores
 from tunesmith.records import Protocol, Record
 from tunesmith.schedule import Knob, Schedule, Sketch
 from tunesmith.search import Candidate, Space, derive
 from tunesmith.search.population import satisfies
 from tunesmith.tuning import TuneOptions, tune
-from tunesmith.tuning.pipeline import Pipeline, Trial
+from tunesmith.tuning.pipeline import Pipeline, Trial, run_task
 from tunesmith.tuning.workload import workload_of
 
 IN_FLIGHT = 16
@@ -52,9 +45,8 @@ def tuned(program: Program, space: Space, trials: int, seed: int) -> list[Candid
         records: list[Record] = store.history(result.workload.hash, result.target.fingerprint)
     found = []
     for r in sorted((r for r in records if r.measurement.ok), key=lambda r: r.time_s):
-        schedule = Schedule.from_json(r.schedule)
-        rows = ((i, sketch.encode(schedule)) for i, sketch in enumerate(space.sketches))
-        found += [Candidate(i, row) for i, row in rows if row is not None][:1]
+        candidate = space.locate(Schedule.from_json(r.schedule))
+        found += [] if candidate is None else [candidate]
     return found
 
 
@@ -125,8 +117,7 @@ def measure(recording: Recording, seed: int) -> None:
     order = np.random.default_rng(seed).permutation(len(everything))
     waiting = [int(i) for i in order if np.isnan(recording.cost_s[i, 0])]
     print(f"{recording.name}: {len(everything)} candidates, {len(waiting)} to measure", flush=True)
-    fastest = fastest_possible_s(needed_flops(recording.program), DType.F32, recording.target.peaks, 1)
-    task = RunTask(program_to_json(recording.program), seed, 1, fastest)
+    task = run_task(recording.program, recording.target, seed)
     statuses: Counter[str] = Counter()
     began = saved = time.perf_counter()
     with (

@@ -56,11 +56,6 @@ class Search:
     def schedule(self, candidate: Candidate) -> Schedule:
         return self.space.decode(candidate)
 
-    @property
-    def exhausted(self) -> bool:
-        """Whether nothing is left to propose, for spaces small enough to be walked through."""
-        return len(self.proposed) >= self.space.size
-
     def tell(self, outcomes: Sequence[tuple[Candidate, float | None]]) -> None:
         """Seconds of proposed candidates; None for those that failed."""
         self.measured += [(t, c) for c, t in outcomes if t is not None]
@@ -89,10 +84,13 @@ class Search:
         explored = round(
             (count - len(chosen)) * self.config.explore_early if early else count * self.config.explore
         )
-        ranking = self._ranking()
+        sketches, features = self._all()
+        ranking = self._ordered(sketches, self.model.predict(sketches, features))
         self._take(chosen, ranking, count - explored)
-        while len(chosen) < count and self._take(chosen, self._drawn(), len(chosen) + 1):
-            pass
+        while len(chosen) < count:
+            drawn = self._ordered(sketches, self.model.imagine(sketches, features, self.rng))
+            if not self._take(chosen, drawn, len(chosen) + 1):
+                break
         self._take(chosen, ranking, count)
         if len(chosen) < count:
             self._take(chosen, self._random(), count)
@@ -179,22 +177,13 @@ class Search:
 
     # -- what to measure next -----------------------------------------------------------------------------
 
-    def _ranking(self) -> Iterable[Candidate]:
-        """All pools by predicted time; of candidates that the model cannot tell apart, the first."""
-        sketches, features = self._all()
-        return self._ordered(sketches, self.model.predict(sketches, features))
-
-    def _drawn(self) -> Iterable[Candidate]:
-        """All pools by what the times might be."""
-        sketches, features = self._all()
-        return self._ordered(sketches, self.model.imagine(sketches, features, self.rng))
-
     def _all(self) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         pools = list(self.pools.values())
         sketches = np.repeat([p.sketch for p in pools], [len(p) for p in pools])
         return sketches, np.concatenate([p.features for p in pools])
 
     def _ordered(self, sketches: NDArray[np.int64], seconds: NDArray[np.float64]) -> Iterable[Candidate]:
+        """All pools by seconds; of candidates that the model cannot tell apart, the first."""
         starts = dict(zip(self.pools, np.cumsum([0, *(len(p) for p in self.pools.values())]), strict=False))
         last = (-1, -1.0)
         for i in np.argsort(seconds, kind="stable"):
