@@ -4,12 +4,13 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from reaching import check, with_knobs
 
 from tunesmith.costmodel import features
 from tunesmith.frontend import operator
-from tunesmith.ir import Program, canonical, evaluate, parse, run_nest
+from tunesmith.ir import Program, canonical, parse
 from tunesmith.records import Peaks, Target
-from tunesmith.schedule import ComputeAt, Parallel, Part, RFactor, Schedule, Sketch, Split, Vectorize, lower
+from tunesmith.schedule import ComputeAt, Parallel, Part, RFactor, Schedule, Sketch, Split, Vectorize
 from tunesmith.search import derive
 from tunesmith.search.population import sample
 from tunesmith.search.rules import Slices
@@ -51,21 +52,7 @@ def slices(sketch: Sketch) -> list[RFactor]:
 def reach(p: Program, name: str, **knobs: int) -> Schedule:
     """The schedule of the first sketch whose name starts so; all other knobs have their least value."""
     sketch = next(s for s in derive(p, TWO, slices=EAGER).sketches if s.name.startswith(name))
-    wanted = {k.replace("_", "."): v for k, v in knobs.items()}
-    row = [k.values.index(wanted.pop(k.name, k.values[0])) for k in sketch.knobs]
-    assert not wanted, f"no knobs {wanted} among {[k.name for k in sketch.knobs]}"
-    return sketch.decode(row)
-
-
-def check(p: Program, schedule: Schedule) -> str:
-    """The nest's text, after a check that it computes the program."""
-    nest = lower(p, schedule)
-    rng = np.random.default_rng(0)
-    inputs = {t.name: rng.standard_normal(t.shape).astype(t.dtype.numpy) for t in p.inputs}
-    found = run_nest(nest, inputs)
-    for name, expected in evaluate(p, inputs).items():
-        np.testing.assert_allclose(found[name], expected, rtol=1e-3, atol=1e-4)
-    return str(nest)
+    return with_knobs(sketch, **knobs)
 
 
 @pytest.mark.parametrize("text", FEW_VALUES)

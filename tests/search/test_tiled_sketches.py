@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 
-import numpy as np
 import pytest
+from reaching import check, with_knobs
 
 from tunesmith.frontend import operator
-from tunesmith.ir import Program, evaluate, run_nest
+from tunesmith.ir import Program
 from tunesmith.records import Peaks, Target
 from tunesmith.schedule import Inline, Pack, RFactor, Schedule, Sketch, Split, Step, lower
 from tunesmith.search import derive
@@ -21,21 +21,7 @@ Golden = Callable[[str, str], None]
 def reach(program: Program, sketch_has: Callable[[Sketch], bool], **knobs: int) -> Schedule:
     """The schedule of the first such sketch with these knobs; every other knob has its least value."""
     sketch = next(s for s in derive(program, AVX2).sketches if sketch_has(s))
-    wanted = {k.replace("_", "."): v for k, v in knobs.items()}
-    row = [k.values.index(wanted.pop(k.name, k.values[0])) for k in sketch.knobs]
-    assert not wanted, f"no knobs {wanted} among {[k.name for k in sketch.knobs]}"
-    return sketch.decode(row)
-
-
-def check(program: Program, schedule: Schedule) -> str:
-    """The nest's text, after a check that it computes the program."""
-    nest = lower(program, schedule)
-    rng = np.random.default_rng(0)
-    inputs = {t.name: rng.standard_normal(t.shape).astype(t.dtype.numpy) for t in program.inputs}
-    found = run_nest(nest, inputs)
-    for name, expected in evaluate(program, inputs).items():
-        np.testing.assert_allclose(found[name], expected, rtol=1e-3, atol=1e-4)
-    return str(nest)
+    return with_knobs(sketch, **knobs)
 
 
 def starts_with(step: Step) -> Callable[[Sketch], bool]:
