@@ -22,6 +22,7 @@ import os
 import platform
 import statistics
 import sys
+import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -191,7 +192,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=1)
     parser.add_argument("--trials", type=int, default=256, help="0: measure what the database has")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--db", default="sqlite:///operators.db")
+    parser.add_argument("--db", default=f"sqlite:///{Path(tempfile.gettempdir()) / 'operators.db'}")
     parser.add_argument("--peers", nargs="*", choices=tuple(PEERS), default=tuple(PEERS))
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
