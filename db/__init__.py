@@ -6,6 +6,7 @@ import than a lookup takes to answer; ``quick_best`` does without it.
 
 from typing import TYPE_CHECKING, Any
 
+from tunesmith.db.access import ApiKey, Scope
 from tunesmith.db.errors import (
     Ambiguous,
     BadCursor,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Ambiguous",
+    "ApiKey",
     "Artifact",
     "BadCursor",
     "BadQuery",
@@ -61,6 +63,7 @@ __all__ = [
     "Page",
     "RecordSummary",
     "SchemaTooNew",
+    "Scope",
     "Store",
     "StoreError",
     "WorkloadSummary",

@@ -52,6 +52,10 @@ class WriteSession(ReadSession):
         """Executes a change; returns the number of rows it found."""
         return self._connection.execute(statement).rowcount
 
+    def delete(self, statement: sa.Delete) -> int:
+        """Executes a deletion; returns the number of rows it took away."""
+        return self._connection.execute(statement).rowcount
+
     def insert_new(self, table: sa.Table, row: Mapping[str, Any]) -> bool:
         """Inserts unless a row with that key exists; returns whether it did."""
         dialect = postgresql if self._connection.dialect.name == "postgresql" else sqlite

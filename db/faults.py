@@ -8,6 +8,12 @@ __all__ = ["is_transient", "translate"]
 
 _LOCKED = ("SQLITE_BUSY", "SQLITE_LOCKED")
 _POSTGRES_LOCKED = ("40001", "40P01", "55P03", "57014")
+_POSTGRES_ADVICE = {  # by the beginning of the state
+    "25006": "takes no changes: it is read-only (a standby?)",
+    "53": "has no room left: disk, memory or connections",
+    "57P": "is shutting down or starting up",
+    "58": "cannot be read or written: its system reports errors",
+}
 _ADVICE = {
     "SQLITE_CANTOPEN": "cannot be opened. Check that the folder exists and that you may write to it",
     "SQLITE_NOTADB": "is not a SQLite database. Choose another file, or move this one away",
@@ -31,6 +37,9 @@ def translate(fault: sa.exc.DBAPIError, where: str) -> StoreError | None:
     name = _sqlite_name(fault)
     for prefix, advice in _ADVICE.items():
         if name.startswith(prefix):
+            return DatabaseUnavailable(f"{where} {advice}. ({fault.orig})")
+    for prefix, advice in _POSTGRES_ADVICE.items():
+        if _sqlstate(fault).startswith(prefix):
             return DatabaseUnavailable(f"{where} {advice}. ({fault.orig})")
     if fault.connection_invalidated or (isinstance(fault, sa.exc.OperationalError) and not name):
         return DatabaseUnavailable(f"{where} does not answer. Check that the server runs. ({fault.orig})")

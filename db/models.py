@@ -9,7 +9,19 @@ import sqlalchemy as sa
 
 from tunesmith.db.columns import Id, Json, UtcDateTime
 
-__all__ = ["api_key", "artifact", "job", "metadata", "model", "record", "target", "task", "workload"]
+__all__ = [
+    "api_key",
+    "artifact",
+    "job",
+    "metadata",
+    "model",
+    "record",
+    "request",
+    "target",
+    "task",
+    "usage",
+    "workload",
+]
 
 metadata = sa.MetaData(
     naming_convention={
@@ -34,6 +46,7 @@ target = sa.Table(
     sa.Column("created_at", UtcDateTime, nullable=False),
     sa.Index("ix_target_cpu", "cpu", "threads"),
     sa.Index("ix_target_arch", "arch"),
+    sa.Index("ix_target_created", "created_at", "id"),
 )
 
 workload = sa.Table(
@@ -183,6 +196,8 @@ model = sa.Table(
     sa.Column("data", sa.LargeBinary, nullable=False),
     sa.Column("created_at", UtcDateTime, nullable=False),
     sa.Index("ix_model_name", "name", "created_at"),
+    sa.Index("ix_model_created", "created_at", "id"),
+    sa.Index("ix_model_sha256", "sha256", unique=True),
 )
 
 artifact = sa.Table(
@@ -212,4 +227,28 @@ api_key = sa.Table(
     sa.Column("last_used_at", UtcDateTime),
     sa.Column("revoked_at", UtcDateTime),
     sa.UniqueConstraint("sha256"),
+)
+
+# Requests with an Idempotency-Key (``id``), and what they were answered; no status: not yet. Those that
+# submit jobs are kept with the job instead.
+request = sa.Table(
+    "request",
+    metadata,
+    sa.Column("owner", sa.String(64), primary_key=True),
+    sa.Column("id", sa.String(255), primary_key=True),
+    sa.Column("request_sha256", sa.String(64), nullable=False),
+    sa.Column("status", sa.Integer),
+    sa.Column("answer", Json),
+    sa.Column("created_at", UtcDateTime, nullable=False),
+    sa.Index("ix_request_created", "created_at"),
+)
+
+# What the owner of a key uploaded on a day (``id``, of UTC).
+usage = sa.Table(
+    "usage",
+    metadata,
+    sa.Column("owner", sa.String(64), primary_key=True),
+    sa.Column("id", Id(10), primary_key=True),
+    sa.Column("records", sa.BigInteger, nullable=False),
+    sa.Column("size_bytes", sa.BigInteger, nullable=False),
 )

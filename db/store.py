@@ -2,7 +2,7 @@
 
 import datetime as dt
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from types import TracebackType
 from typing import Self
 
@@ -10,9 +10,12 @@ from tunesmith.db import trials, workloads
 from tunesmith.db.artifacts import Artifacts
 from tunesmith.db.engine import Database, WriteSession
 from tunesmith.db.jobs import Jobs
+from tunesmith.db.keys import Keys
 from tunesmith.db.lookup import Shared, find_best
 from tunesmith.db.nearby import find_neighbours
+from tunesmith.db.requests import Requests
 from tunesmith.db.schema import ensure_schema
+from tunesmith.db.trained import TrainedModels
 from tunesmith.db.trials import RecordFilter
 from tunesmith.db.urls import default_url, normalize, sqlite_path
 from tunesmith.db.values import Best, Match, Neighbour, Order, Page, RecordSummary, WorkloadSummary
@@ -25,7 +28,8 @@ _Rows = dict[tuple[str, str], tuple[Workload, Target]]
 
 
 class Store:
-    """Records, workloads and targets; ``jobs`` and ``artifacts`` are stores of their own.
+    """Records, workloads and targets; ``jobs``, ``artifacts``, ``keys``, ``models`` and ``requests`` are
+    stores of their own.
 
     All methods are thread-safe, and each is one transaction: when it returns, its effect survives a
     kill of the process; when it raises, it had none. All raise ``DatabaseLocked`` when other processes
@@ -38,6 +42,9 @@ class Store:
         self._stored: _Rows = {}
         self.jobs = Jobs(database, clock)
         self.artifacts = Artifacts(database, clock)
+        self.keys = Keys(database, clock)
+        self.models = TrainedModels(database, clock)
+        self.requests = Requests(database, clock)
 
     @property
     def url(self) -> str:
@@ -178,6 +185,18 @@ class Store:
     def targets(self) -> list[Target]:
         """Every target that was ever measured on."""
         return self._database.read(workloads.list_targets)
+
+    def target_page(self, *, limit: int = 100, cursor: str | None = None) -> Page[Target]:
+        """As ``targets``, page by page, newest first."""
+        return self._database.read(lambda session: workloads.page_of_targets(session, limit, cursor))
+
+    def workload_summary(self, workload_hash: str) -> WorkloadSummary:
+        """Raises ``NotFound``."""
+        return self._database.read(lambda session: workloads.workload_summary(session, workload_hash))
+
+    def known_records(self, ids: Collection[str]) -> dict[str, tuple[str, str]]:
+        """Which of these (a batch: a few hundred) there are, each with its workload and schedule hash."""
+        return self._database.read(lambda session: trials.known_records(session, ids))
 
     def _shared_rows(self, session: WriteSession, record: Record, fresh: _Rows) -> tuple[Workload, Target]:
         """The rows that ``record`` shares with others, as stored (the first ones stay)."""

@@ -2,7 +2,7 @@
 
 import datetime as dt
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -21,6 +21,7 @@ __all__ = [
     "add_record",
     "find_record",
     "history",
+    "known_records",
     "list_records",
     "list_summaries",
     "set_race",
@@ -162,6 +163,12 @@ def find_record(session: ReadSession, key: str) -> Record:
     if len(rows) > 1 and rows[0]["id"] != key:
         raise Ambiguous("record", key, tuple(row["id"] for row in rows))
     return Shared(session.fetch).record(rows[0])
+
+
+def known_records(session: ReadSession, ids: Collection[str]) -> dict[str, tuple[str, str]]:
+    """Workload and schedule hash of those ids that are taken; for a batch of some hundreds."""
+    query = sa.select(_table.c.id, _table.c.workload_id, _table.c.schedule_hash).where(_table.c.id.in_(ids))
+    return {row["id"]: (row["workload_id"], row["schedule_hash"]) for row in session.rows(query)}
 
 
 def history(session: ReadSession, workload_hash: str, fingerprint: str) -> list[Record]:

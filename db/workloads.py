@@ -6,13 +6,21 @@ from typing import Any
 import sqlalchemy as sa
 
 from tunesmith.db import models
-from tunesmith.db.codec import parse_time, target_from_row, target_row, workload_row
+from tunesmith.db.codec import parse_time, plain_text, target_from_row, target_row, workload_row
 from tunesmith.db.engine import ReadSession, Row, WriteSession
+from tunesmith.db.errors import NotFound
 from tunesmith.db.pages import Keyset
 from tunesmith.db.values import Page, WorkloadSummary
 from tunesmith.records import Target, Workload
 
-__all__ = ["add_target", "add_workload", "list_targets", "list_workloads"]
+__all__ = [
+    "add_target",
+    "add_workload",
+    "list_targets",
+    "list_workloads",
+    "page_of_targets",
+    "workload_summary",
+]
 
 _table = models.workload
 
@@ -32,21 +40,28 @@ def list_targets(session: ReadSession) -> list[Target]:
     return [target_from_row(row) for row in session.rows(query)]
 
 
+def page_of_targets(session: ReadSession, limit: int, cursor: str | None) -> Page[Target]:
+    """Newest first."""
+    table = models.target
+    key = [table.c.created_at, table.c.id]
+    keyset = Keyset({"of": "target"}, key, [dt.datetime, str], descending=True)
+    rows, following = keyset.page(session, sa.select(table), limit, cursor)
+    return Page(tuple(target_from_row(row) for row in rows), following)
+
+
+def workload_summary(session: ReadSession, workload_hash: str) -> WorkloadSummary:
+    """Raises ``NotFound``."""
+    row = session.first(_summaries().where(_table.c.id == plain_text(workload_hash)))
+    if row is None:
+        raise NotFound("workload", workload_hash)
+    return _summary(row)
+
+
 def list_workloads(
     session: ReadSession, structure: str | None, limit: int, cursor: str | None
 ) -> Page[WorkloadSummary]:
-    """Newest first. The served record of each is one index lookup, its counts are kept up to date."""
-    served = models.record.alias("served")
-    query = (
-        sa.select(
-            *(c for c in _table.c if c.name not in ("program", "extents", "log_size")),
-            served.c.id.label("best_record_id"),
-            served.c.rank_s.label("best_s"),
-            served.c.gflops.label("best_gflops"),
-        )
-        .select_from(_table.outerjoin(served, served.c.id == _fastest_id()))
-        .where(*([] if structure is None else [_table.c.structure == structure]))
-    )
+    """Newest first."""
+    query = _summaries().where(*([] if structure is None else [_table.c.structure == plain_text(structure)]))
     keyset = Keyset(
         {"of": "workload", "structure": structure},
         [_table.c.created_at, _table.c.id],
@@ -55,6 +70,20 @@ def list_workloads(
     )
     rows, following = keyset.page(session, query, limit, cursor)
     return Page(tuple(_summary(row) for row in rows), following)
+
+
+def _summaries() -> sa.Select[Any]:
+    """The served record of each is one index lookup, its counts are kept up to date."""
+    served = models.record.alias("served")
+    return (
+        sa.select(
+            *(c for c in _table.c if c.name not in ("program", "extents", "log_size")),
+            served.c.id.label("best_record_id"),
+            served.c.rank_s.label("best_s"),
+            served.c.gflops.label("best_gflops"),
+        )
+        .select_from(_table.outerjoin(served, served.c.id == _fastest_id()))
+    )
 
 
 def _fastest_id() -> Any:
