@@ -12,6 +12,7 @@ from tunesmith.codegen.binary import Binary
 from tunesmith.codegen.builder import build
 from tunesmith.ir import Program, program_from_json
 from tunesmith.measure.channel import Channel, error_text, resident_bytes
+from tunesmith.measure.confine import allow_cpu, confine
 from tunesmith.measure.messages import Message, binary_to_json
 from tunesmith.records import Target
 from tunesmith.schedule import Schedule
@@ -62,6 +63,8 @@ def _answer(builder: Builder, message: Message) -> Message:
 
 def serve(channel: Channel, options: argparse.Namespace) -> None:
     builder = _resolve(options.use)
+    confine()
     channel.send(Message("ready", {"rss": resident_bytes()}))
     for message in channel:
+        allow_cpu(message.header["timeout_s"])
         channel.send(_answer(builder, message))

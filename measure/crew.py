@@ -6,7 +6,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tunesmith.ir.errors import TunesmithError
 from tunesmith.measure.messages import Message
@@ -218,7 +218,7 @@ class Crew:
                 seat.since = time.monotonic()
             job = self._waiting.popleft()
             seat.jobs.append(job)
-            seat.process.send(job.message)
+            seat.process.send(replace(job.message, header={**job.message.header, "timeout_s": job.timeout_s}))
             self._watch_input(seat)
 
     def _on_output(self, seat: _Seat) -> None:

@@ -15,6 +15,7 @@ from tunesmith.codegen.llvm import host
 from tunesmith.ir.program import Program
 from tunesmith.measure.bench import TimingBench
 from tunesmith.measure.channel import Channel, error_text, resident_bytes
+from tunesmith.measure.confine import allow_cpu, confine
 from tunesmith.measure.hardware import hardware, memory_available
 from tunesmith.measure.kernel import Kernel
 from tunesmith.measure.messages import Message, binary_from_json
@@ -212,8 +213,10 @@ def serve(channel: Channel, options: argparse.Namespace) -> None:
     if task is None:
         return
     worker = RunWorker(channel, task, options)
+    confine()
     channel.send(Message("ready", {"rss": resident_bytes()}))
     for message in messages:
+        allow_cpu(message.header["timeout_s"])
         channel.send(_answer(worker, message))
         if worker.hurt:  # what follows belongs to a worker whose memory can be trusted
             return

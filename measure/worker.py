@@ -1,6 +1,7 @@
 """A child process that builds or runs candidates: ``python -m tunesmith.measure.worker ROLE …``.
 
-Its standard input and output carry messages. It dies with its parent and leaves no core file.
+Its standard input and output carry messages. It dies with its parent and leaves no core file. Its role has it
+confined once it is ready, before it is given any candidate.
 """
 
 import argparse
@@ -14,6 +15,7 @@ import sys
 from pathlib import Path
 
 from tunesmith.measure.channel import Channel
+from tunesmith.measure.confine import limit
 
 __all__ = ["main"]
 
@@ -27,19 +29,11 @@ def _die_with_parent(parent: int) -> None:
         sys.exit(1)
 
 
-def _limit(which: int, amount: int) -> None:
-    _, hard = resource.getrlimit(which)
-    if hard != resource.RLIM_INFINITY:
-        amount = min(amount, hard)
-    with contextlib.suppress(OSError, ValueError):
-        resource.setrlimit(which, (amount, hard))
-
-
 def _isolate(options: argparse.Namespace) -> None:
     _die_with_parent(options.parent)
-    _limit(resource.RLIMIT_CORE, 0)
+    limit(resource.RLIMIT_CORE, 0)
     if options.memory:
-        _limit(resource.RLIMIT_AS, options.memory)
+        limit(resource.RLIMIT_AS, options.memory)
     if options.nice:
         os.nice(options.nice)
     if options.cpus and hasattr(os, "sched_setaffinity"):

@@ -21,7 +21,7 @@ PATIENCE_S = 30.0
 @pytest.fixture(autouse=True, scope="package")
 def _workers_find_stand_ins() -> Iterator[None]:
     before = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = FOLDER
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (FOLDER, before)))
     yield
     if before is None:
         del os.environ["PYTHONPATH"]

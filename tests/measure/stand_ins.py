@@ -240,6 +240,9 @@ def build(program_text: str, schedule_text: str, target_text: str) -> Binary:
             raise KeyError("an error nobody expects")
         case "hang":
             time.sleep(60)
+        case "spin":
+            while True:
+                pass
         case "crash":
             os.kill(os.getpid(), signal.SIGABRT)
         case "exit":
