@@ -2,7 +2,7 @@
 
 import signal
 import tempfile
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Self
@@ -73,10 +73,19 @@ def _environment(threads: int, cpus: Sequence[int]) -> dict[str, str]:
 class Runner:
     """One run worker for one task. Use from one thread; close it, or use it in a ``with`` statement.
 
-    The worker computes the reference when it starts, and keeps it for its successors.
+    The worker computes the reference when it starts, and keeps it for its successors. While a race, a
+    verification or NumPy is waited for, ``give_up`` is asked a few times a second whether to kill it.
     """
 
-    def __init__(self, task: RunTask, protocol: Protocol, *, language: str = "tunesmith.ir") -> None:
+    def __init__(
+        self,
+        task: RunTask,
+        protocol: Protocol,
+        *,
+        language: str = "tunesmith.ir",
+        give_up: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._give_up = give_up
         patience = patience_s(task)
         self._timeout_s = protocol.run_timeout_s + patience
         self._store = tempfile.TemporaryFile()  # noqa: SIM115 closed with the runner
@@ -133,10 +142,13 @@ class Runner:
         mine = object()
         self.crew.submit(Job(mine, message, timeout_s))
         while True:
-            for outcome in self.crew.poll(1.0):
+            for outcome in self.crew.poll(0.25):
                 if outcome.key is mine:
                     return outcome
                 self._aside.append((outcome.key, _measurement(outcome)))
+            if self._give_up():
+                self.suspend()
+                return Outcome(mine, None, Failure(False, 0, "given up"), 0.0)
 
     def race(
         self, contestants: Sequence[tuple[Hashable, Binary]], rounds: int = 10

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tunesmith.tuning.tuner import tune
     from tunesmith.tuning.types import (
         Event,
+        Halt,
         ManyEvent,
         ManyObserver,
         ManyResult,
@@ -34,6 +35,7 @@ __all__ = [
     "Estimate",
     "Event",
     "Explained",
+    "Halt",
     "Kernel",
     "KernelFunction",
     "ManyEvent",
@@ -62,7 +64,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Event": "types", "Observer": "types", "StoppedBy": "types",
+    "Event": "types", "Halt": "types", "Observer": "types", "StoppedBy": "types",
     "TuneOptions": "types", "TuneResult": "types", "WeightedTask": "types",
     "ManyEvent": "types", "ManyObserver": "types", "ManyResult": "types",
     "merge_tasks": "many", "tune_many": "many",

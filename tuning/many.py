@@ -30,6 +30,7 @@ from tunesmith.tuning.tasks import estimate_s
 from tunesmith.tuning.tuner import Session, Store, end_s
 from tunesmith.tuning.types import (
     Event,
+    Halt,
     ManyEvent,
     ManyObserver,
     ManyResult,
@@ -65,7 +66,7 @@ def tune_many(
     options: TuneOptions,
     store: Store,
     on_event: ManyObserver = lambda _: None,
-    should_stop: Callable[[], bool] = lambda: False,
+    should_stop: Callable[[], int] = lambda: Halt.NO,
     job_id: str | None = None,
     strategy: str = "gradient",
 ) -> ManyResult:
@@ -103,7 +104,7 @@ def _start_of(task: WeightedTask, session: Session) -> Standing:
 class _Many:
     def __init__(
         self, tasks: tuple[WeightedTask, ...], options: TuneOptions, store: Store, on_event: ManyObserver,
-        should_stop: Callable[[], bool], job_id: str | None, strategy: str,
+        should_stop: Callable[[], int], job_id: str | None, strategy: str,
     ) -> None:  # fmt: skip
         self.started = time.perf_counter()
         self.tasks, self.options, self.on_event = tasks, options, on_event
@@ -133,6 +134,8 @@ class _Many:
                 builders = builders or self._start(stack)
                 self._slice(index, builders)
             results = [self._finish(i) for i in range(len(self.tasks))]
+        if self.should_stop() >= Halt.PAUSE:
+            self.stopped = StoppedBy.INTERRUPTED
         elapsed = self._elapsed()
         self._emit("done", index=len(self.tasks) - 1)
         return ManyResult(self.tasks, tuple(results), self.stopped, elapsed, self.strategy)

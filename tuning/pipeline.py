@@ -100,6 +100,13 @@ class Pipeline:
             self._count_busy()
             self.in_flight.clear()
 
+    def drop_builds(self) -> None:
+        """Forget what has not come to be run yet."""
+        if self.in_flight:
+            self.in_flight = {key: t for key, t in self.in_flight.items() if t.binary is not None}
+            if not self.in_flight:
+                self._count_busy()
+
     def abandon(self) -> None:
         """Forget what is in flight, and end the runner's worker, which may be busy with it."""
         self.drop()

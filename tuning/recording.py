@@ -49,10 +49,13 @@ class Recorder:
         self.store.add(record)
         return record
 
-    def history(self) -> list[Record]:
-        """Trials on record that compare with new ones."""
-        records = self.store.history(self.workload.hash, self.target.fingerprint)
-        return comparable(records, self.protocol)
+    def history(self, own: bool = False) -> list[Record]:
+        """Trials on record that compare with new ones. With ``own`` only those of the job itself, which goes
+        on after an interruption."""
+        if own and self.job_id is None:
+            return []
+        records = comparable(self.store.history(self.workload.hash, self.target.fingerprint), self.protocol)
+        return [r for r in records if r.job_id == self.job_id] if own else records
 
 
 def comparable(records: Sequence[Record], protocol: Protocol) -> list[Record]:

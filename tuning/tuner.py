@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import count
 from statistics import median
 from typing import Protocol as Interface
 
@@ -32,7 +33,7 @@ from tunesmith.tuning.neighbours import NeighbourStore, seeds
 from tunesmith.tuning.pipeline import Pipeline, Trial, run_task
 from tunesmith.tuning.pretrained import pretrained
 from tunesmith.tuning.recording import Recorder, TrialStore, schedule_of
-from tunesmith.tuning.types import Event, Observer, StoppedBy, TuneOptions, TuneResult
+from tunesmith.tuning.types import Event, Halt, Observer, StoppedBy, TuneOptions, TuneResult
 from tunesmith.tuning.workload import workload_of
 
 __all__ = ["Served", "Session", "Store", "end_s", "tune"]
@@ -67,14 +68,15 @@ def tune(
     options: TuneOptions,
     store: Store,
     on_event: Observer = lambda _: None,
-    should_stop: Callable[[], bool] = lambda: False,
+    should_stop: Callable[[], int] = lambda: Halt.NO,
     job_id: str | None = None,
 ) -> TuneResult:
     """Search for the fastest schedule of a program on this machine; every trial is stored as it ends.
 
-    Blocks until a budget, a plateau or the roofline ends it, or ``should_stop`` says so. The winner of the
-    final race, in which the untuned schedule takes part unless it is hopelessly slower, is what the store
-    serves from then on. Raises TunesmithError for a program that this machine has no memory for.
+    Blocks until a budget, a plateau or the roofline ends it, or ``should_stop``, which is asked a few times a
+    second, says so and how (``Halt``). The winner of the final race, in which the untuned schedule takes part
+    unless it is hopelessly slower, is what the store serves from then on. Raises TunesmithError for a program
+    that this machine has no memory for.
     """
     check_memory(program)
     deadline = math.inf if options.seconds is None else time.perf_counter() + options.seconds
@@ -131,7 +133,7 @@ class Session:
         options: TuneOptions,
         store: Store,
         on_event: Observer = lambda _: None,
-        should_stop: Callable[[], bool] = lambda: False,
+        should_stop: Callable[[], int] = lambda: Halt.NO,
         job_id: str | None = None,
         deadline: float = math.inf,
     ) -> None:
@@ -154,8 +156,9 @@ class Session:
                 store, self.workload, self.target, options.protocol, options.seed, job_id
             )
             self.recorder.introduce()
-            self._resume([] if options.fresh else self.recorder.history())
+            self._resume(self.recorder.history(own=options.fresh))
         self.planned = len(self.state.records)
+        self.numbers = count(max((r.trial + 1 for r in self.state.records), default=0))
 
     # -- how it stands ------------------------------------------------------------------------------------
 
@@ -202,7 +205,7 @@ class Session:
         with self._at_work():
             history = list(self.state.records)
             task = run_task(self.program, self.target, self.options.seed)
-            self.runner = Runner(task, self.options.protocol)
+            self.runner = Runner(task, self.options.protocol, give_up=lambda: self.should_stop() >= Halt.NOW)
             self._emit("start", message=f"{len(history)} trials on record" if history else "")
             self.pipeline = Pipeline(self.program, self.target, builders, self.runner)
             self.space, self.search = self._search(history)
@@ -218,7 +221,7 @@ class Session:
         most = math.inf if trials is None else self.trials + trials
         with self._at_work():
             if not self.began and self.state.untuned is None:
-                self._submit([(Trial(self.planned, default_schedule(self.program, self.target)), None)])
+                self._submit([(Trial(next(self.numbers), default_schedule(self.program, self.target)), None)])
             self.began = True
             self.stopped = self._trials(most, until)
 
@@ -231,7 +234,9 @@ class Session:
                 self._recall()
                 return self._result({}, 0.0)
             self.pipeline.drop()
-            baselines = self._finish(self.runner)
+            baselines = {} if self._is_halted() else self._finish(self.runner)
+            if self._is_halted():
+                self.stopped = StoppedBy.INTERRUPTED
             return self._result(baselines, self.pipeline.busy_s)
 
     def rest(self) -> None:
@@ -300,20 +305,37 @@ class Session:
         while True:
             stopped = self._stop_reason(until)
             if stopped is not None:
+                if stopped is StoppedBy.INTERRUPTED:
+                    self._finish_running()
                 return stopped
             room = min(self._budget_left(self.planned), most - self.planned)
             if len(self.batches) < 2 and room > 0:
                 candidates = self._propose(min(self._batch_size(), int(room)))
                 if candidates:
-                    numbered = enumerate(candidates, self.planned)
-                    self._submit([(Trial(n, self.search.schedule(c)), c) for n, c in numbered])
+                    self._submit([(self._trial(c), c) for c in candidates])
                 elif not self.pipeline.in_flight:
                     return StoppedBy.EXHAUSTED
             elif not self.pipeline.in_flight:
                 return StoppedBy.TRIALS if self.budget_left <= 0 else None
-            for trial in self.pipeline.collect(lambda: self.state.best.time_s if self.state.best else None):
-                self._record(trial)
+            self._collect()
             self._tell()
+
+    def _collect(self) -> None:
+        for trial in self.pipeline.collect(lambda: self.state.best.time_s if self.state.best else None):
+            self._record(trial)
+
+    def _finish_running(self) -> None:
+        """What is being measured is finished, unless it is to be killed; what is being built is dropped."""
+        self.pipeline.drop_builds()
+        while self.pipeline.in_flight and self.should_stop() < Halt.NOW:
+            self._collect()
+
+    def _is_halted(self) -> bool:
+        """Whether nothing new may be measured, not even a race."""
+        return self.should_stop() >= Halt.PAUSE
+
+    def _trial(self, candidate: Candidate) -> Trial:
+        return Trial(next(self.numbers), self.search.schedule(candidate))
 
     def _submit(self, batch: _Batch) -> None:
         self.batches.append(batch)
@@ -390,13 +412,13 @@ class Session:
     @property
     def settled(self) -> StoppedBy | None:
         """Why more trials are not worth it, by those that there are."""
-        count = len(self.state.records)
-        if count >= _FAILURES and self.state.best is None:
+        trials = len(self.state.records)
+        if trials >= _FAILURES and self.state.best is None:
             return StoppedBy.FAILURES
-        patience = max(64, count // 2)
-        if count - self.state.last_gain >= patience and self.state.best is not None:
+        patience = max(64, trials // 2)
+        if trials - self.state.last_gain >= patience and self.state.best is not None:
             return StoppedBy.PLATEAU
-        if count >= 16 and self._fraction_of_bound() >= _ROOFLINE:
+        if trials >= 16 and self._fraction_of_bound() >= _ROOFLINE:
             return StoppedBy.ROOFLINE
         return None
 
@@ -415,6 +437,8 @@ class Session:
         by_id = {r.id: r for r in self.state.records}
         contenders = self._contenders(by_id)
         raced = runner.race([(i, b) for i, b in contenders.items()]) if contenders else {}
+        if self._is_halted():
+            return {}
         times = {str(i): m.time_s for i, m in raced.items() if m.ok}
         while times:
             winner = min(times, key=lambda i: times[i])
@@ -471,7 +495,7 @@ class Session:
         builders, mine = self.pipeline.builders, object()
         builders.submit(mine, program_to_json(self.program), schedule.to_json(), self.target.to_json())
         deadline = time.perf_counter() + self.options.protocol.build_timeout_s + 5
-        while time.perf_counter() < deadline:
+        while time.perf_counter() < deadline and not self._is_halted():
             for built in builders.poll(0.5):
                 if built.key is mine:
                     return built.binary

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 from typing import Any
 
 from tunesmith.ir import Program
@@ -13,6 +13,7 @@ from tunesmith.records import Lead, Protocol, Record, Status, Target, Workload
 __all__ = [
     "MAX_SEED",
     "Event",
+    "Halt",
     "ManyEvent",
     "ManyObserver",
     "ManyResult",
@@ -24,6 +25,15 @@ __all__ = [
 ]
 
 MAX_SEED = (1 << 63) - 1  # what a column of the database holds
+
+
+class Halt(IntEnum):
+    """How a run is asked to end before its time; a plain True means ``STOP``."""
+
+    NO = 0
+    STOP = 1  # what is being measured is finished, then comes the race
+    PAUSE = 2  # what is being measured is finished, and nothing else is measured
+    NOW = 3  # what is being measured is killed
 
 
 class StoppedBy(StrEnum):
