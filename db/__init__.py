@@ -20,20 +20,25 @@ from tunesmith.db.errors import (
     NotFound,
     SchemaTooNew,
     StoreError,
+    VersionMismatch,
 )
 from tunesmith.db.lookup import quick_best
-from tunesmith.db.states import JobState
+from tunesmith.db.states import JobState, TaskState, Verb
 from tunesmith.db.urls import default_url
 from tunesmith.db.values import (
     Artifact,
     Best,
+    Fence,
     Job,
+    JobEvent,
     JobSpec,
+    JobTask,
     Match,
     Neighbour,
     Order,
     Page,
     RecordSummary,
+    TaskSpec,
     WorkloadSummary,
 )
 
@@ -50,11 +55,14 @@ __all__ = [
     "Conflict",
     "DatabaseLocked",
     "DatabaseUnavailable",
+    "Fence",
     "IdempotencyMismatch",
     "IllegalTransition",
     "Job",
+    "JobEvent",
     "JobSpec",
     "JobState",
+    "JobTask",
     "LeaseLost",
     "Match",
     "Neighbour",
@@ -66,6 +74,10 @@ __all__ = [
     "Scope",
     "Store",
     "StoreError",
+    "TaskSpec",
+    "TaskState",
+    "Verb",
+    "VersionMismatch",
     "WorkloadSummary",
     "default_url",
     "open_store",

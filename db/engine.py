@@ -34,6 +34,10 @@ class ReadSession:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
+    @property
+    def is_postgres(self) -> bool:
+        return self._connection.dialect.name == "postgresql"
+
     def rows(self, query: sa.Select[Any]) -> Sequence[Row]:
         return cast(Sequence[Row], self._connection.execute(query).mappings().all())
 
@@ -58,7 +62,7 @@ class WriteSession(ReadSession):
 
     def insert_new(self, table: sa.Table, row: Mapping[str, Any]) -> bool:
         """Inserts unless a row with that key exists; returns whether it did."""
-        dialect = postgresql if self._connection.dialect.name == "postgresql" else sqlite
+        dialect = postgresql if self.is_postgres else sqlite
         statement = dialect.insert(table).on_conflict_do_nothing().returning(table.c.id)
         return self._connection.execute(statement, dict(row)).first() is not None
 

@@ -9,6 +9,7 @@ StoreError(TunesmithError)
   BadQuery                  a filter or order that cannot be answered
     BadCursor               a cursor that is malformed or belongs to another query
   Conflict                  the thing exists, but its state forbids the act
+    VersionMismatch         the thing has changed since the caller looked at it
     IllegalTransition       a job cannot go from its state to the wanted one
     LeaseLost               the job now belongs to another worker, or to none
     IdempotencyMismatch     an idempotency key was used before with another request
@@ -29,6 +30,7 @@ __all__ = [
     "NotFound",
     "SchemaTooNew",
     "StoreError",
+    "VersionMismatch",
 ]
 
 
@@ -83,6 +85,15 @@ class BadCursor(BadQuery):
 
 class Conflict(StoreError):
     """The state of the thing forbids what was asked."""
+
+
+class VersionMismatch(Conflict):
+    """The change was meant for version ``wanted``, but the thing is at ``found``."""
+
+    def __init__(self, key: str, wanted: int, found: int) -> None:
+        super().__init__(f"{key} has changed: it is at version {found}, not {wanted}; look at it again")
+        self.wanted = wanted
+        self.found = found
 
 
 class IllegalTransition(Conflict):

@@ -12,6 +12,7 @@ from tunesmith.db.columns import Id, Json, UtcDateTime
 __all__ = [
     "api_key",
     "artifact",
+    "event",
     "job",
     "metadata",
     "model",
@@ -93,7 +94,6 @@ job = sa.Table(
     sa.Column("phase", sa.String(32), nullable=False, server_default=""),
     sa.Column("elapsed_s", sa.Float(53), nullable=False, server_default="0"),
     sa.Column("untuned_s", sa.Float(53)),
-    sa.Column("cancel_requested", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.Column("attempt", sa.Integer, nullable=False, server_default="0"),
     sa.Column("result", Json),
     sa.Column("error", sa.Text, nullable=False, server_default=""),
@@ -105,13 +105,23 @@ job = sa.Table(
     sa.Column("started_at", UtcDateTime),
     sa.Column("finished_at", UtcDateTime),
     sa.Column("updated_at", UtcDateTime, nullable=False),
+    sa.Column("priority", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("wanted", sa.String(16), nullable=False, server_default=""),
+    # Jobs of the same kind of measurements share them: those of one workload do not run at the same time.
+    sa.Column("measures", sa.String(64)),
+    # Attempts that ended without a word and without a new trial, in a row.
+    sa.Column("strikes", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("claimed_trials", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("end_to_end_s", sa.Float(53)),
     sa.UniqueConstraint("owner", "idempotency_key"),
     sa.Index("ix_job_created", "created_at", "id"),
     sa.Index("ix_job_state", "state", "created_at", "id"),
+    sa.Index("ix_job_owner", "owner", "created_at", "id"),
     sa.Index("ix_job_workload", "workload_id"),
 )
+sa.Index("ix_job_queue", job.c.state, job.c.priority.desc(), job.c.created_at, job.c.id)
 
-# One tensor computation of a job over several (a model's layers), with its share of the budget.
+# The tensor computations of a job, one or more (a model's layers). A program is in it once.
 task = sa.Table(
     "task",
     metadata,
@@ -124,8 +134,30 @@ task = sa.Table(
     sa.Column("n_trials", sa.Integer, nullable=False, server_default="0"),
     sa.Column("best_record_id", Id()),
     sa.Column("created_at", UtcDateTime, nullable=False),
+    sa.Column("name", sa.Text, nullable=False, server_default=""),
+    sa.Column("n_failed", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("best_s", sa.Float(53)),
+    sa.Column("best_gflops", sa.Float(53)),
     sa.UniqueConstraint("job_id", "position"),
-    sa.Index("ix_task_workload", "workload_id"),
+    sa.Index("ix_task_job", "job_id", "workload_id", unique=True),
+    sa.Index("ix_task_workload", "workload_id", "job_id"),
+)
+
+# What happened to jobs, in the order in which it became known. Ids are never given twice.
+event = sa.Table(
+    "event",
+    metadata,
+    sa.Column(
+        "id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), primary_key=True, autoincrement=True
+    ),
+    sa.Column("job_id", Id(), sa.ForeignKey("job.id", ondelete="CASCADE"), nullable=False),
+    sa.Column("owner", sa.String(64), nullable=False),
+    sa.Column("kind", sa.String(16), nullable=False),
+    sa.Column("document", Json, nullable=False),
+    sa.Column("at", UtcDateTime, nullable=False),
+    sa.Index("ix_event_job", "job_id", "id"),
+    sa.Index("ix_event_at", "at"),
+    sqlite_autoincrement=True,
 )
 
 record = sa.Table(
@@ -153,10 +185,13 @@ record = sa.Table(
     sa.Column("error", sa.Text, nullable=False),
     sa.Column("variant", Json),
     sa.Column("created_at", UtcDateTime, nullable=False),
+    # The how manieth of its job's it is: as many as the job counts, and none twice.
+    sa.Column("seq", sa.Integer),
     sa.Index("ix_record_history", "workload_id", "target_id", "created_at", "id"),
     sa.Index("ix_record_workload", "workload_id", "created_at", "id"),
     sa.Index("ix_record_target", "target_id", "created_at", "id"),
     sa.Index("ix_record_job", "job_id", "created_at", "id"),
+    sa.Index("ix_record_seq", "job_id", "seq", unique=True),
     sa.Index("ix_record_status", "status", "created_at", "id"),
     sa.Index("ix_record_created", "created_at", "id"),
 )

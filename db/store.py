@@ -9,6 +9,7 @@ from typing import Self
 from tunesmith.db import trials, workloads
 from tunesmith.db.artifacts import Artifacts
 from tunesmith.db.engine import Database, WriteSession
+from tunesmith.db.events import Events
 from tunesmith.db.jobs import Jobs
 from tunesmith.db.keys import Keys
 from tunesmith.db.lookup import Shared, find_best
@@ -18,7 +19,7 @@ from tunesmith.db.schema import ensure_schema
 from tunesmith.db.trained import TrainedModels
 from tunesmith.db.trials import RecordFilter
 from tunesmith.db.urls import default_url, normalize, sqlite_path
-from tunesmith.db.values import Best, Match, Neighbour, Order, Page, RecordSummary, WorkloadSummary
+from tunesmith.db.values import Best, Fence, Match, Neighbour, Order, Page, RecordSummary, WorkloadSummary
 from tunesmith.records import Record, Status, Target, Workload, utc_now
 
 __all__ = ["Store", "open_store"]
@@ -28,8 +29,8 @@ _Rows = dict[tuple[str, str], tuple[Workload, Target]]
 
 
 class Store:
-    """Records, workloads and targets; ``jobs``, ``artifacts``, ``keys``, ``models`` and ``requests`` are
-    stores of their own.
+    """Records, workloads and targets; ``jobs``, ``events``, ``artifacts``, ``keys``, ``models`` and
+    ``requests`` are stores of their own.
 
     All methods are thread-safe, and each is one transaction: when it returns, its effect survives a
     kill of the process; when it raises, it had none. All raise ``DatabaseLocked`` when other processes
@@ -45,6 +46,7 @@ class Store:
         self.keys = Keys(database, clock)
         self.models = TrainedModels(database, clock)
         self.requests = Requests(database, clock)
+        self.events = Events(database, clock)
 
     @property
     def url(self) -> str:
@@ -75,36 +77,42 @@ class Store:
         """Idempotent; the first one's measured peaks stay. ``add`` does it as well."""
         self._database.write(lambda session: workloads.add_target(session, target, self._clock()))
 
-    def add(self, record: Record) -> bool:
+    def add(self, record: Record, *, fence: Fence | None = None) -> bool:
         """Commits the record of one trial with its workload and target, and counts it in its job.
 
         Returns False when a record with this id is there already (then nothing changes). Raises
-        ``NotFound`` when ``record.job_id`` names a job that is not in this database.
+        ``NotFound`` when ``record.job_id`` names a job that is not in this database, and ``LeaseLost``
+        when the job is no longer that of ``fence``.
         """
-        return self.add_all([record]) == 1
+        return self.add_all([record], fence=fence) == 1
 
-    def add_all(self, records: Iterable[Record]) -> int:
+    def add_all(self, records: Iterable[Record], *, fence: Fence | None = None) -> int:
         """Adds all or none, in one transaction; returns how many were new."""
         batch = list(records)
         fresh: _Rows = {}
 
         def work(session: WriteSession) -> int:
             fresh.clear()
-            return sum(trials.add_record(session, r, *self._shared_rows(session, r, fresh)) for r in batch)
+            now = self._clock()
+            rows = ((r, *self._shared_rows(session, r, fresh)) for r in batch)
+            return sum(trials.add_record(session, *row, fence, now) for row in rows)
 
         added = self._database.write(work)
         self._remember(fresh)
         return added
 
-    def set_race(self, times_s: Mapping[str, float], *, job_id: str | None = None) -> None:
+    def set_race(
+        self, times_s: Mapping[str, float], *, job_id: str | None = None, fence: Fence | None = None
+    ) -> None:
         """Makes ``times_s`` (record id → seconds a call) the latest race of its workload and target.
 
         From then on ``best`` serves its winner: raced records come before unraced ones, whatever their
         trial's time was. Entrants of earlier races that are not in this one become unraced again, since
         times of different races do not compare: enter the incumbent, and the default schedule. Raises
-        ``NotFound`` for unknown records, ``BadQuery`` for failed ones and for a mixture of workloads.
+        ``NotFound`` for unknown records, ``BadQuery`` for failed ones and for a mixture of workloads,
+        ``LeaseLost`` when the job is no longer that of ``fence``.
         """
-        self._database.write(lambda session: trials.set_race(session, times_s, job_id))
+        self._database.write(lambda session: trials.set_race(session, times_s, job_id, fence))
 
     def best(
         self, workload_hash: str, target: Target | str | None = None, within: Match = Match.SAME_ARCH

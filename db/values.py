@@ -5,19 +5,23 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
-from tunesmith.db.states import TERMINAL, JobState
+from tunesmith.db.states import TERMINAL, JobState, TaskState
 from tunesmith.records import Record, Status, Workload
 
 __all__ = [
     "Artifact",
     "Best",
+    "Fence",
     "Job",
+    "JobEvent",
     "JobSpec",
+    "JobTask",
     "Match",
     "Neighbour",
     "Order",
     "Page",
     "RecordSummary",
+    "TaskSpec",
     "WorkloadSummary",
 ]
 
@@ -130,9 +134,23 @@ class Artifact:
 
 
 @dataclass(frozen=True, slots=True)
+class TaskSpec:
+    """One computation of a job, and how often a call of the whole calls it."""
+
+    workload: Workload
+    name: str = ""
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
 class JobSpec:
     """What a job is to do. ``source`` is the request's own words (program text or operator), from which
-    a worker rebuilds the program; ``options`` is JSON; ``trials`` the budget, None for no limit."""
+    a worker rebuilds the programs; ``options`` is JSON; ``trials`` the budget, None for no limit.
+
+    ``tasks`` are what there is to tune, if it is not ``workload`` alone; each workload is in it once.
+    ``measures`` names how is measured: two jobs that say the same about one workload never run at the same
+    time, so that the second finds what the first recorded. None for a job that shares nothing.
+    """
 
     workload: Workload
     source: dict[str, Any]
@@ -140,6 +158,18 @@ class JobSpec:
     trials: int | None
     seed: int = 0
     kind: str = "tune"
+    tasks: tuple[TaskSpec, ...] = ()
+    priority: int = 0
+    measures: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """A worker's right to write for a job: void as soon as another has claimed the job, or it has ended."""
+
+    job_id: str
+    owner: str
+    attempt: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,16 +178,21 @@ class Job:
 
     ``n_trials`` and ``n_failed`` count this job's records; ``trials_seen`` counts as the tuner does, with
     trials recorded before the job. ``elapsed_s`` adds up over restarts. ``version`` grows with every change.
+    ``wanted`` is what the user asked of a running job: to become paused, stopped or cancelled. ``attempt``
+    counts how often it was claimed, and grows only; ``strikes`` those attempts that ended without a word and
+    without a new trial, in a row. ``end_to_end_s`` is of a job with several tasks: the sum of weight × best.
     """
 
     id: str
     kind: str
     state: JobState
+    owner: str
     workload_hash: str
     name: str
     source: dict[str, Any]
     options: dict[str, Any]
     seed: int
+    priority: int
     trials_total: int | None
     n_trials: int
     n_failed: int
@@ -165,11 +200,14 @@ class Job:
     best_record_id: str | None
     best_s: float | None
     best_gflops: float | None
+    end_to_end_s: float | None
     phase: str
     elapsed_s: float
     untuned_s: float | None
-    cancel_requested: bool
+    wanted: JobState | None
     attempt: int
+    strikes: int
+    claimed_trials: int
     result: dict[str, Any] | None
     error: str
     version: int
@@ -184,3 +222,41 @@ class Job:
     @property
     def done(self) -> bool:
         return self.state in TERMINAL
+
+    @property
+    def fence(self) -> Fence:
+        return Fence(self.id, self.lease_owner or "", self.attempt)
+
+
+@dataclass(frozen=True, slots=True)
+class JobTask:
+    """One computation of a job. Counts are of the job's own records, the best may be of an earlier one."""
+
+    id: str
+    job_id: str
+    workload_hash: str
+    name: str
+    position: int
+    weight: float
+    state: TaskState
+    n_trials: int
+    n_failed: int
+    best_record_id: str | None
+    best_s: float | None
+    best_gflops: float | None
+    created_at: dt.datetime
+
+
+@dataclass(frozen=True, slots=True)
+class JobEvent:
+    """One thing that happened to a job. Ids grow in the order in which events become known.
+
+    ``kind`` is ``state`` (the job moved, or was asked to), ``best`` (a faster candidate) or ``progress``.
+    """
+
+    id: int
+    job_id: str
+    owner: str
+    kind: str
+    document: dict[str, Any]
+    at: dt.datetime

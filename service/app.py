@@ -12,15 +12,17 @@ import tunesmith
 from tunesmith.db import open_store
 from tunesmith.service import errors
 from tunesmith.service.context import Context
+from tunesmith.service.events import EventHub
 from tunesmith.service.guards import BodyLimit, HostGuard, Trace
 from tunesmith.service.jobs import JobRunner
-from tunesmith.service.routes import artifacts, best, health, jobs, records
+from tunesmith.service.routes import artifacts, best, events, health, jobs, records
 from tunesmith.service.schemas import Problem
 from tunesmith.service.settings import Settings
+from tunesmith.service.sweeper import Sweeper
 
 __all__ = ["create_app"]
 
-_ROUTERS = (jobs.router, records.router, artifacts.router, best.router, health.router)
+_ROUTERS = (jobs.router, events.router, records.router, artifacts.router, best.router, health.router)
 _PROBLEMS: dict[int | str, dict[str, Any]] = {
     "4XX": {"model": Problem, "description": "What is wrong with the request."},
     "5XX": {"model": Problem, "description": "What is wrong with the server."},
@@ -58,14 +60,21 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     settings: Settings = app.state.settings
     with open_store(settings.url) as store:
         runner = JobRunner(store, settings) if settings.run_jobs else None
-        app.state.context = Context(settings, store, runner)
+        sweeper = Sweeper(store, settings, runner)
+        hub = EventHub(store, settings.event_poll_s)
+        app.state.context = Context(settings, store, runner, hub)
+        listening = asyncio.create_task(hub.run())
+        sweeper.start()
         if runner is not None:
             runner.start()
         try:
             yield
         finally:
+            hub.close()
             if runner is not None:
                 await asyncio.to_thread(runner.stop)
+            await asyncio.to_thread(sweeper.stop)
+            await listening
 
 
 def _operation_id(route: APIRoute) -> str:

@@ -6,10 +6,11 @@ from typing import Annotated
 from fastapi import Depends, Query, Request
 
 from tunesmith.db import Store
+from tunesmith.service.events import EventHub
 from tunesmith.service.jobs import JobRunner
 from tunesmith.service.settings import Settings
 
-__all__ = ["Context", "Cursor", "Here", "Limit", "etag_matches"]
+__all__ = ["Context", "Cursor", "Here", "Limit", "etag_matches", "version_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,7 @@ class Context:
     settings: Settings
     store: Store
     runner: JobRunner | None
+    events: EventHub
 
 
 def _context(request: Request) -> Context:
@@ -40,3 +42,15 @@ def etag_matches(if_none_match: str | None, etag: str) -> bool:
         return False
     known = [tag.strip().removeprefix("W/") for tag in if_none_match.split(",")]
     return "*" in known or etag in known
+
+
+def version_of(if_match: str | None, current: int) -> int | None:
+    """The version that a change is meant for (RFC 9110 §13.1.1), None for any.
+
+    One of several is ``current`` if that is among them. What is no version of ours is 0, which none has.
+    """
+    if if_match is None or if_match.strip() == "*":
+        return None
+    known = [tag.strip().removeprefix('"v').removesuffix('"') for tag in if_match.split(",")]
+    versions = [int(tag) for tag in known if tag.isdecimal() and len(tag) < 10]
+    return current if current in versions else next(iter(versions), 0)

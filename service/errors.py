@@ -19,6 +19,7 @@ from tunesmith.db import (
     IdempotencyMismatch,
     NotFound,
     StoreError,
+    VersionMismatch,
 )
 from tunesmith.ir import LimitError, ProgramError, TunesmithError
 
@@ -47,6 +48,7 @@ PROBLEMS: tuple[tuple[type[Exception], ProblemType], ...] = (
     (BadQuery, ProblemType("bad-query", 400, "The query cannot be answered")),
     (IdempotencyMismatch, ProblemType("idempotency-mismatch", 422, "The key was used with another request")),
     (TrialFailed, ProblemType("trial-failed", 409, "The record is of a failed trial")),
+    (VersionMismatch, ProblemType("version-mismatch", 412, "The thing has changed since it was looked at")),
     (Conflict, ProblemType("conflict", 409, "The state forbids it")),
     (DatabaseLocked, ProblemType("database-busy", 503, "The database is busy")),
     (StoreError, ProblemType("database-unavailable", 503, "The database cannot be used")),

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from tunesmith.db import JobState, Match
+from tunesmith.db import JobState, Match, TaskState
 from tunesmith.records import Status
 
 __all__ = [
@@ -33,6 +33,9 @@ __all__ = [
     "StageTimeView",
     "TargetList",
     "TargetView",
+    "TaskList",
+    "TaskRequest",
+    "TaskView",
     "TermView",
     "WorkloadList",
     "WorkloadSummaryView",
@@ -58,12 +61,34 @@ class _View(BaseModel):
     model_config = ConfigDict(from_attributes=True)
 
 
-class JobRequest(_Body):
-    """Exactly one of ``program`` and ``operator``. ``trials`` counts those recorded before, unless ``fresh``;
-    it is 64 when neither ``trials`` nor ``seconds`` is given."""
+class TaskRequest(_Body):
+    """Exactly one of ``program`` and ``operator``."""
 
     program: ProgramText | None = None
     operator: OperatorText | None = None
+    weight: float = Field(1.0, gt=0, le=1e9, description="How often a call of the whole calls it.")
+    name: str | None = Field(None, max_length=200)
+
+    @model_validator(mode="after")
+    def _one_source(self) -> "TaskRequest":
+        if (self.program is None) == (self.operator is None):
+            raise ValueError("give exactly one of program and operator")
+        return self
+
+
+class JobRequest(_Body):
+    """Exactly one of ``program``, ``operator`` and ``tasks``. ``trials`` counts those recorded before, unless
+    ``fresh``; it is 64 (for each task) when neither ``trials`` nor ``seconds`` is given."""
+
+    program: ProgramText | None = None
+    operator: OperatorText | None = None
+    tasks: list[TaskRequest] | None = Field(
+        None,
+        min_length=1,
+        max_length=256,
+        description="Several computations, such as a model's layers, tuned under one budget.",
+    )
+    priority: int = Field(0, ge=-1000, le=1000, description="The most urgent first, of these the oldest.")
     trials: int | None = Field(None, ge=1, le=100_000, description="Budget in measured candidates.")
     seconds: float | None = Field(None, gt=0, le=7 * 86400, description="Budget in time.")
     threads: int = Field(1, ge=1, description="Threads that the kernel may use.")
@@ -73,8 +98,8 @@ class JobRequest(_Body):
 
     @model_validator(mode="after")
     def _one_source(self) -> "JobRequest":
-        if (self.program is None) == (self.operator is None):
-            raise ValueError("give exactly one of program and operator")
+        if [self.program, self.operator, self.tasks].count(None) != 2:
+            raise ValueError("give exactly one of program, operator and tasks")
         return self
 
 
@@ -100,18 +125,23 @@ class JobProgress(_View):
     failed: int
     elapsed_s: float
     untuned_s: float | None = Field(description="Time of the default schedule, once it is known.")
-    best: JobBest | None
+    best: JobBest | None = Field(description="Of a job with one task.")
+    end_to_end_s: float | None = Field(description="Of several tasks: the sum of weight × best.")
 
 
 class JobSummary(_View):
     id: str
     state: JobState
     name: str
-    workload: str = Field(description="Hash of the workload.")
+    workload: str = Field(description="Hash of the workload; of several tasks, of the first.")
+    priority: int
     options: dict[str, Any]
     progress: JobProgress
-    cancel_requested: bool
-    attempt: int
+    requested: Literal["paused", "stopped", "cancelled"] | None = Field(
+        description="What was asked of a running job, and has not come about yet."
+    )
+    attempt: int = Field(description="How often a worker has taken it up.")
+    version: int
     error: str | None
     created_at: dt.datetime
     started_at: dt.datetime | None
@@ -120,13 +150,33 @@ class JobSummary(_View):
 
 
 class JobView(JobSummary):
-    source: dict[str, str]
+    source: dict[str, Any]
     result: dict[str, Any] | None = Field(description="As `tunesmith tune --json` gives it, when it ended.")
 
 
 class JobList(_View):
     items: list[JobSummary]
     next_cursor: str | None
+
+
+class TaskView(_View):
+    """Counts are of the job's own records; the best may be of an earlier one."""
+
+    id: str
+    workload: str = Field(validation_alias="workload_hash", description="Hash of the workload.")
+    name: str
+    position: int
+    weight: float
+    state: TaskState
+    measured: int = Field(validation_alias="n_trials")
+    failed: int = Field(validation_alias="n_failed")
+    best_record: str | None = Field(validation_alias="best_record_id")
+    best_s: float | None
+    best_gflops: float | None
+
+
+class TaskList(_View):
+    items: list[TaskView]
 
 
 class TargetView(_View):

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from types import FrameType
 
 import uvicorn
+from fastapi import FastAPI
 
 from tunesmith.db import open_store
 from tunesmith.ir import TunesmithError
@@ -49,17 +50,23 @@ def serve(
         here = f"http://{_in_url(host)}:{listener.getsockname()[1]}"
         log.info("serving on %s, Ctrl-C to stop", here)
         on_listen(here)
-        config = uvicorn.Config(create_app(settings), server_header=False, timeout_graceful_shutdown=5)
         with contextlib.suppress(KeyboardInterrupt):
-            _Server(config).run(sockets=[listener])
+            _Server(create_app(settings)).run(sockets=[listener])
 
 
 class _Server(uvicorn.Server):
+    def __init__(self, app: FastAPI) -> None:
+        super().__init__(uvicorn.Config(app, server_header=False, timeout_graceful_shutdown=5))
+        self._app = app
+
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         if self.should_exit and sig == signal.SIGINT:
             log.warning("not waiting for the running job; the next start continues it")
             os._exit(130)
         super().handle_exit(sig, frame)
+        context = getattr(self._app.state, "context", None)
+        if context is not None:  # streams would keep their connections open
+            context.events.close()
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -30,7 +30,8 @@ class Limits:
 @dataclass(frozen=True, slots=True)
 class Settings:
     """``hosts`` are the names under which the service may be addressed; ``any_address`` also allows IP
-    addresses, which no foreign web page can pretend to be. Times in seconds."""
+    addresses, which no foreign web page can pretend to be. Times in seconds. ``event_days`` is how long
+    events of jobs are kept."""
 
     url: str | None
     tools: Tools
@@ -42,3 +43,6 @@ class Settings:
     lease_s: float = 60.0
     progress_s: float = 0.5
     stop_s: float = 60.0
+    sweep_s: float = 15.0
+    event_poll_s: float = 0.2
+    event_days: float = 7.0

@@ -1,20 +1,33 @@
 """What the service needs from the rest of Tunesmith, as functions that tests can replace."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from tunesmith.db import Store
+from tunesmith.db.values import Best, Neighbour
 from tunesmith.frontend import operator
 from tunesmith.ir import Program, parse
-from tunesmith.records import Record
-from tunesmith.tuning.types import Observer, TuneOptions, TuneResult
+from tunesmith.records import Record, Target, Workload
+from tunesmith.tuning.types import ManyObserver, ManyResult, Observer, TuneOptions, TuneResult, WeightedTask
 
-__all__ = ["Artifact", "Explain", "Tools", "Tune", "default_tools"]
+__all__ = ["Artifact", "Explain", "Tools", "Tune", "TuneMany", "TuneStore", "default_tools"]
+
+
+class TuneStore(Protocol):
+    """What a tuner gets of the database. Every ``add`` is durable."""
+
+    def add_workload(self, workload: Workload) -> None: ...
+    def add_target(self, target: Target) -> None: ...
+    def add(self, record: Record) -> bool: ...
+    def history(self, workload_hash: str, fingerprint: str) -> list[Record]: ...
+    def neighbours(self, workload: Workload, target: Target, limit: int = 8) -> list[Neighbour]: ...
+    def best(self, workload_hash: str, target: Target) -> Best | None: ...
+    def set_race(self, times_s: Mapping[str, float], *, job_id: str | None = None) -> None: ...
 
 
 class Tune(Protocol):
-    """Tunes a program to the end of its budget, until ``should_stop()``, or until it is done.
+    """Tunes a program to the end of its budget, until ``should_stop()`` (a ``Halt``), or until it is done.
 
     Called in the worker's thread. Commits every trial to ``store`` as it ends, with ``job_id``; counts
     what is recorded already. Raises ``TunesmithError`` for what the user can mend.
@@ -24,11 +37,25 @@ class Tune(Protocol):
         self,
         program: Program,
         options: TuneOptions,
-        store: Store,
+        store: TuneStore,
         on_event: Observer,
-        should_stop: Callable[[], bool],
+        should_stop: Callable[[], int],
         job_id: str | None,
     ) -> TuneResult: ...
+
+
+class TuneMany(Protocol):
+    """The same for several programs under one budget."""
+
+    def __call__(
+        self,
+        tasks: Sequence[WeightedTask],
+        options: TuneOptions,
+        store: TuneStore,
+        on_event: ManyObserver,
+        should_stop: Callable[[], int],
+        job_id: str | None,
+    ) -> ManyResult: ...
 
 
 class Artifact(Protocol):
@@ -50,6 +77,20 @@ def _explain(record: Record, store: Store) -> dict[str, Any]:
     return explain_record(record, store).to_json()
 
 
+def _tune_many(
+    tasks: Sequence[WeightedTask],
+    options: TuneOptions,
+    store: TuneStore,
+    on_event: ManyObserver,
+    should_stop: Callable[[], int],
+    job_id: str | None,
+) -> ManyResult:
+    """The real one, imported when first asked for."""
+    from tunesmith.tuning import tune_many
+
+    return tune_many(tasks, options, store, on_event, should_stop, job_id)
+
+
 @dataclass(frozen=True, slots=True)
 class Tools:
     """``parse`` and ``operator`` raise ``ProgramError``; neither executes anything of the text."""
@@ -57,6 +98,7 @@ class Tools:
     tune: Tune
     artifact: Artifact
     explain: Explain = _explain
+    tune_many: TuneMany = _tune_many
     parse: Callable[[str], Program] = parse
     operator: Callable[[str], Program] = operator
 

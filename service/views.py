@@ -4,7 +4,7 @@ import math
 from dataclasses import asdict
 from typing import Any
 
-from tunesmith.db import Best, Job, Store
+from tunesmith.db import Best, Job, Store, Verb
 from tunesmith.ir import DType
 from tunesmith.records import Measurement, Record, Target
 from tunesmith.service.schemas import (
@@ -93,13 +93,21 @@ def _job_values(job: Job, store: Store | None) -> dict[str, Any]:
         "workload": job.workload_hash,
         "options": job.options,
         "progress": _progress(job, store),
-        "cancel_requested": job.cancel_requested,
+        "priority": job.priority,
+        "requested": job.wanted,
         "attempt": job.attempt,
+        "version": job.version,
         "error": job.error or None,
         "created_at": job.created_at,
         "started_at": job.started_at,
         "finished_at": job.finished_at,
-        "links": {"self": path, "cancel": f"{path}:cancel", "records": f"/v1/records?job={job.id}"},
+        "links": {
+            "self": path,
+            "tasks": f"{path}/tasks",
+            "events": f"{path}/events",
+            "records": f"/v1/records?job={job.id}",
+            **{verb.value: f"{path}:{verb.value}" for verb in Verb},
+        },
     }
 
 
@@ -113,6 +121,7 @@ def _progress(job: Job, store: Store | None) -> JobProgress:
         elapsed_s=job.elapsed_s,
         untuned_s=job.untuned_s,
         best=_job_best(job, store),
+        end_to_end_s=job.end_to_end_s,
     )
 
 

@@ -1,22 +1,29 @@
-"""Jobs: submit, list, inspect, cancel."""
+"""Jobs: submit, list, inspect, pause, resume, stop, cancel."""
 
 import hashlib
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Header, Query, Response
-from fastapi.exceptions import RequestValidationError
 
-from tunesmith.db import JobSpec, JobState
-from tunesmith.service.context import Cursor, Here, Limit, etag_matches
-from tunesmith.service.programs import read_workload
-from tunesmith.service.schemas import JobList, JobRequest, JobView
+from tunesmith.db import JobState, Verb
+from tunesmith.service.context import Context, Cursor, Here, Limit, etag_matches, version_of
+from tunesmith.service.schemas import JobList, JobRequest, JobView, TaskList, TaskView
+from tunesmith.service.submission import job_spec
 from tunesmith.service.views import job_summary, job_view
 
-__all__ = ["cancel_job", "create_job", "get_job", "list_jobs", "router"]
+__all__ = [
+    "cancel_job",
+    "create_job",
+    "get_job",
+    "list_jobs",
+    "list_tasks",
+    "pause_job",
+    "resume_job",
+    "router",
+    "stop_job",
+]
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
-
-DEFAULT_TRIALS = 64
 
 IdempotencyKey = Annotated[
     str | None,
@@ -31,21 +38,18 @@ _LOCATION = {"Location": {"description": "The job.", "schema": {"type": "string"
 _ETAG = {"ETag": {"description": "Changes with the job.", "schema": {"type": "string"}}}
 
 
+IfMatch = Annotated[
+    str | None,
+    Header(max_length=1000, description="An `ETag` of the job: only if it has not changed since (else 412)."),
+]
+
+
 @router.post("", status_code=202, responses={202: {"headers": _LOCATION}})
 def create_job(
     here: Here, request: JobRequest, response: Response, idempotency_key: IdempotencyKey = None
 ) -> JobView:
     """Queue a tuning job. The text is parsed, never executed; the answer comes before any tuning."""
-    _check_threads(request, here.settings.limits.threads)
-    source = request.model_dump(include={"program", "operator"}, exclude_none=True)
-    options = _options(request)
-    spec = JobSpec(
-        workload=read_workload(here.settings.tools, here.settings.limits, source),
-        source=source,
-        options=options,
-        trials=options["trials"],
-        seed=request.seed,
-    )
+    spec = job_spec(request, here.settings.tools, here.settings.limits)
     digest = hashlib.sha256(request.model_dump_json().encode()).hexdigest()
     job, _ = here.store.jobs.create(spec, idempotency_key=idempotency_key, request_sha256=digest)
     if here.runner is not None:
@@ -54,33 +58,19 @@ def create_job(
     return job_view(job, here.store)
 
 
-def _check_threads(request: JobRequest, most: int) -> None:
-    if request.threads > most:
-        reason = f"this machine has {most} cores for it"
-        raise RequestValidationError([{"loc": ("body", "threads"), "msg": reason, "type": "less_than_equal"}])
-
-
-def _options(request: JobRequest) -> dict[str, Any]:
-    unlimited = request.trials is None and request.seconds is not None
-    return {
-        "trials": None if unlimited else request.trials or DEFAULT_TRIALS,
-        "seconds": request.seconds,
-        "threads": request.threads,
-        "seed": request.seed,
-        "fresh": request.fresh,
-        "cache": request.cache,
-    }
-
-
 @router.get("")
 def list_jobs(
     here: Here,
     state: Annotated[JobState | None, Query()] = None,
+    priority: Annotated[int | None, Query(ge=-1000, le=1000)] = None,
+    workload: Annotated[
+        str | None, Query(max_length=64, description="Hash of a workload that is one of its tasks.")
+    ] = None,
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> JobList:
     """Jobs, newest first, without their source and result."""
-    page = here.store.jobs.list(state=state, limit=limit, cursor=cursor)
+    page = here.store.jobs.list(state=state, priority=priority, workload=workload, limit=limit, cursor=cursor)
     return JobList(items=[job_summary(job) for job in page.items], next_cursor=page.next_cursor)
 
 
@@ -104,10 +94,55 @@ def get_job(
     return job_view(job, here.store)
 
 
-@router.post("/{job_id}:cancel")
-def cancel_job(here: Here, job_id: str) -> JobView:
-    """Cancel a queued job at once; a running one after its trials in flight. May be repeated.
+@router.get("/{job_id}/tasks")
+def list_tasks(here: Here, job_id: str) -> TaskList:
+    """The computations of a job, in the order of the request; identical ones are one."""
+    return TaskList(items=[TaskView.model_validate(task) for task in here.store.jobs.tasks(job_id)])
 
-    A job that succeeded or failed cannot be cancelled (409).
+
+@router.post("/{job_id}:pause", responses={200: {"headers": _ETAG}})
+def pause_job(here: Here, job_id: str, response: Response, if_match: IfMatch = None) -> JobView:
+    """Measure nothing new until the job is resumed. What is being measured is finished. May be repeated.
+
+    A running job becomes paused when its worker has seen it; until then `requested` says so. 409 for a job
+    that has ended, or is asked to.
     """
-    return job_view(here.store.jobs.cancel(job_id), here.store)
+    return _ask(here, job_id, Verb.PAUSE, response, if_match)
+
+
+@router.post("/{job_id}:resume", responses={200: {"headers": _ETAG}})
+def resume_job(here: Here, job_id: str, response: Response, if_match: IfMatch = None) -> JobView:
+    """Let a paused job go on, or withdraw the request to pause it. May be repeated.
+
+    409 for a job that has ended, or is asked to.
+    """
+    return _ask(here, job_id, Verb.RESUME, response, if_match)
+
+
+@router.post("/{job_id}:stop", responses={200: {"headers": _ETAG}})
+def stop_job(here: Here, job_id: str, response: Response, if_match: IfMatch = None) -> JobView:
+    """End a job with what it has: what is being measured is finished, and the winner chosen. May be repeated.
+
+    409 for a job that has ended otherwise.
+    """
+    return _ask(here, job_id, Verb.STOP, response, if_match)
+
+
+@router.post("/{job_id}:cancel", responses={200: {"headers": _ETAG}})
+def cancel_job(here: Here, job_id: str, response: Response, if_match: IfMatch = None) -> JobView:
+    """End a job at once; what is being measured is killed. Finished trials stay on record. May be repeated.
+
+    409 for a job that has ended otherwise.
+    """
+    return _ask(here, job_id, Verb.CANCEL, response, if_match)
+
+
+def _ask(here: Context, job_id: str, verb: Verb, response: Response, if_match: str | None) -> JobView:
+    version = None
+    if if_match is not None:
+        version = version_of(if_match, here.store.jobs.get(job_id).version)
+    job = here.store.jobs.ask(job_id, verb, version=version)
+    if here.runner is not None:
+        here.runner.notice(job.id)
+    response.headers["ETag"] = f'"v{job.version}"'
+    return job_view(job, here.store)

@@ -7,6 +7,7 @@ import db_samples as samples
 import pytest
 
 from tunesmith.db import (
+    Fence,
     IdempotencyMismatch,
     IllegalTransition,
     Job,
@@ -15,9 +16,11 @@ from tunesmith.db import (
     LeaseLost,
     NotFound,
     Store,
+    TaskState,
+    Verb,
     open_store,
 )
-from tunesmith.db.job_rows import MAX_ATTEMPTS
+from tunesmith.db.job_rows import MAX_STRIKES
 
 SPEC = JobSpec(samples.WORKLOAD, {"operator": "matmul(512,512,512)"}, {"threads": 1}, trials=64, seed=7)
 
@@ -69,9 +72,9 @@ def test_unknown_jobs(store: Store) -> None:
     with pytest.raises(NotFound):
         store.jobs.get("nobody")
     with pytest.raises(NotFound):
-        store.jobs.cancel("nobody")
+        store.jobs.ask("nobody", Verb.CANCEL)
     with pytest.raises(NotFound):
-        store.jobs.heartbeat("nobody", "a")
+        store.jobs.heartbeat(Fence("nobody", "a", 1))
 
 
 def test_oldest_first_and_each_once(store: Store) -> None:
@@ -86,13 +89,13 @@ def test_a_whole_life(store: Store, clock: Clock) -> None:
     running = claimed(store)
     assert (running.state, running.lease_owner, running.attempt) == (JobState.RUNNING, "a", 1)
     assert running.started_at is not None and running.started_at - job.created_at > dt.timedelta(seconds=99)
-    beat = store.jobs.heartbeat(job.id, "a")
+    beat = store.jobs.heartbeat(running.fence)
     assert beat.lease_until is not None and running.lease_until is not None
     assert beat.lease_until > running.lease_until
     assert beat.version == running.version, "a heartbeat is no change that anybody waits for"
-    seen = store.jobs.progress(job.id, "a", phase="search", trials_seen=3, elapsed_s=1.5, untuned_s=0.2)
+    seen = store.jobs.progress(running.fence, phase="search", trials_seen=3, elapsed_s=1.5, untuned_s=0.2)
     assert (seen.phase, seen.trials_seen, seen.elapsed_s, seen.untuned_s) == ("search", 3, 1.5, 0.2)
-    done = store.jobs.finish(job.id, "a", JobState.SUCCEEDED, result={"trials": 64})
+    done = store.jobs.finish(running.fence, JobState.SUCCEEDED, result={"trials": 64})
     assert (done.state, done.result, done.lease_owner) == (JobState.SUCCEEDED, {"trials": 64}, None)
     assert done.finished_at is not None and done.done
     assert done.version > seen.version > running.version > job.version
@@ -100,10 +103,10 @@ def test_a_whole_life(store: Store, clock: Clock) -> None:
 
 def test_results_may_hold_what_json_lacks(store: Store) -> None:
     job = new(store)
-    claimed(store)
+    fence = claimed(store).fence
     best = samples.record(1e-3)
     result = {"times": (1.0, float("inf")), "peak": float("nan")}
-    done = store.jobs.finish(job.id, "a", JobState.FAILED, result=result, best=best, error="\0")
+    done = store.jobs.finish(fence, JobState.FAILED, result=result, best=best, error="\0")
     assert done.result == {"times": [1.0, None], "peak": None}
     assert (done.best_record_id, done.best_s) == (best.id, best.time_s)
     assert (done.best_gflops, done.error) == (best.gflops, "\N{REPLACEMENT CHARACTER}")
@@ -111,109 +114,118 @@ def test_results_may_hold_what_json_lacks(store: Store) -> None:
     assert (listed.id, listed.source, listed.result) == (job.id, {}, None)
 
 
-def test_only_the_owner_writes(store: Store) -> None:
+def test_only_the_holder_writes(store: Store) -> None:
     job = new(store)
-    for act in (
-        lambda: store.jobs.heartbeat(job.id, "b"),
-        lambda: store.jobs.progress(job.id, "b", phase="x", trials_seen=0, elapsed_s=0),
-        lambda: store.jobs.finish(job.id, "b", JobState.FAILED),
-        lambda: store.jobs.release(job.id, "b"),
-    ):
+    other = Fence(job.id, "b", 1)
+    acts = (
+        lambda: store.jobs.heartbeat(other),
+        lambda: store.jobs.progress(other, phase="x", trials_seen=0, elapsed_s=0),
+        lambda: store.jobs.finish(other, JobState.FAILED),
+        lambda: store.jobs.release(other),
+        lambda: store.jobs.set_task(other, 0, TaskState.DONE),
+        lambda: store.add(samples.record(job_id=job.id), fence=other),
+    )
+    for act in acts:
         with pytest.raises(LeaseLost):
             act()
-        if store.jobs.get(job.id).state is JobState.QUEUED:
-            claimed(store, "a")
-            with pytest.raises(LeaseLost):
-                act()
+    claimed(store, "a")
+    for act in acts:
+        with pytest.raises(LeaseLost):
+            act()
     assert store.jobs.get(job.id).lease_owner == "a"
+    assert (store.jobs.get(job.id).n_trials, store.records(job=job.id).items) == (0, ())
+
+
+def test_a_worker_presumed_dead_adds_nothing(store: Store) -> None:
+    """Even under its own name: it is the attempt that counts."""
+    job = new(store)
+    late, first = claimed(store).fence, samples.record(job_id=job.id)
+    assert store.add(first, fence=late)
+    store.jobs.requeue_abandoned(lambda _: True)
+    again = claimed(store)
+    assert (again.attempt, again.fence.owner) == (2, late.owner)
+    with pytest.raises(LeaseLost):
+        store.add(samples.record(job_id=job.id), fence=late)
+    with pytest.raises(LeaseLost):
+        store.set_race({first.id: 1e-3}, job_id=job.id, fence=late)
+    assert not store.add(first, fence=late), "what is there already is no fault"
+    assert store.add(samples.record(job_id=job.id), fence=again.fence)
+    assert store.jobs.get(job.id).n_trials == len(store.records(job=job.id).items) == 2
+    assert store.workloads().items[0].n_records == 2
 
 
 def test_finishing_needs_a_terminal_state(store: Store) -> None:
     job = new(store)
-    claimed(store)
+    fence = claimed(store).fence
     with pytest.raises(IllegalTransition):
-        store.jobs.finish(job.id, "a", JobState.RUNNING)
-    store.jobs.finish(job.id, "a", JobState.FAILED, error="no candidate works")
+        store.jobs.finish(fence, JobState.RUNNING)
+    store.jobs.finish(fence, JobState.FAILED, error="no candidate works")
     assert store.jobs.get(job.id).error == "no candidate works"
     with pytest.raises(LeaseLost):
-        store.jobs.finish(job.id, "a", JobState.SUCCEEDED)
+        store.jobs.finish(fence, JobState.SUCCEEDED)
 
 
 def test_released_jobs_go_on(store: Store) -> None:
     job = new(store)
-    started = claimed(store).started_at
-    back = store.jobs.release(job.id, "a")
-    assert (back.state, back.attempt, back.lease_owner) == (JobState.QUEUED, 0, None)
+    running = claimed(store)
+    back = store.jobs.release(running.fence)
+    assert (back.state, back.strikes, back.lease_owner) == (JobState.QUEUED, 0, None)
     again = claimed(store, "b")
-    assert (again.id, again.attempt, again.started_at) == (job.id, 1, started)
-
-
-def test_cancel_a_queued_job(store: Store) -> None:
-    job = new(store)
-    cancelled = store.jobs.cancel(job.id)
-    assert cancelled.state is JobState.CANCELLED and cancelled.finished_at is not None
-    assert store.jobs.cancel(job.id) == cancelled
-    assert store.jobs.claim_next("a") is None
-
-
-def test_cancel_a_running_job(store: Store) -> None:
-    job = new(store)
-    claimed(store)
-    asked = store.jobs.cancel(job.id)
-    assert (asked.state, asked.cancel_requested) == (JobState.RUNNING, True)
-    assert store.jobs.cancel(job.id) == asked
-    assert store.jobs.heartbeat(job.id, "a").cancel_requested
-    assert store.jobs.finish(job.id, "a", JobState.CANCELLED).state is JobState.CANCELLED
-
-
-@pytest.mark.parametrize("state", [JobState.SUCCEEDED, JobState.FAILED])
-def test_what_is_over_cannot_be_cancelled(store: Store, state: JobState) -> None:
-    job = new(store)
-    claimed(store)
-    store.jobs.finish(job.id, "a", state)
-    with pytest.raises(IllegalTransition):
-        store.jobs.cancel(job.id)
+    assert (again.id, again.attempt, again.started_at) == (job.id, 2, running.started_at)
 
 
 def test_a_silent_worker_loses_its_job(store: Store, clock: Clock) -> None:
     job = new(store)
-    claimed(store)
+    fence = claimed(store).fence
     assert store.jobs.requeue_abandoned() == ()
     clock.pass_s(61)
+    assert store.jobs.requeue_abandoned(is_alive=lambda worker: worker == "a") == ()
+    assert store.jobs.heartbeat(fence).state is JobState.RUNNING, "nobody else has it"
+    clock.pass_s(61)
     (back,) = store.jobs.requeue_abandoned()
-    assert (back.id, back.state, back.attempt) == (job.id, JobState.QUEUED, 1)
+    assert (back.id, back.state, back.strikes) == (job.id, JobState.QUEUED, 1)
     with pytest.raises(LeaseLost):
-        store.jobs.heartbeat(job.id, "a")
+        store.jobs.heartbeat(fence)
     claimed(store, "b")
     with pytest.raises(LeaseLost):
-        store.jobs.finish(job.id, "a", JobState.FAILED)
+        store.jobs.finish(fence, JobState.FAILED)
 
 
 def test_a_dead_worker_loses_its_job_at_once(store: Store) -> None:
     new(store), new(store)
     claimed(store, "dead"), claimed(store, "alive")
-    (back,) = store.jobs.requeue_abandoned(lambda owner: owner == "dead")
+    (back,) = store.jobs.requeue_abandoned(lambda worker: worker == "dead")
     assert back.state is JobState.QUEUED
 
 
-def test_a_cancelled_job_of_a_dead_worker_is_cancelled(store: Store) -> None:
+@pytest.mark.parametrize("verb", [Verb.PAUSE, Verb.STOP, Verb.CANCEL])
+def test_a_dead_worker_s_job_becomes_what_was_asked(store: Store, verb: Verb) -> None:
     job = new(store)
     claimed(store)
-    store.jobs.cancel(job.id)
-    assert store.jobs.requeue_abandoned(lambda _: True)[0].state is JobState.CANCELLED
+    store.jobs.ask(job.id, verb)
+    (back,) = store.jobs.requeue_abandoned(lambda _: True)
+    assert (back.state, back.wanted) == (verb.aim, None)
     job = new(store)
-    claimed(store)
-    store.jobs.cancel(job.id)
-    assert store.jobs.release(job.id, "a").state is JobState.CANCELLED
+    fence = claimed(store).fence
+    store.jobs.ask(job.id, verb)
+    assert store.jobs.release(fence).state is verb.aim
 
 
 def test_a_job_that_kills_its_workers_fails(store: Store) -> None:
     new(store)
-    for attempt in range(1, MAX_ATTEMPTS + 1):
-        assert claimed(store).attempt == attempt
+    for strikes in range(1, MAX_STRIKES + 1):
+        assert claimed(store).attempt == strikes
         (back,) = store.jobs.requeue_abandoned(lambda _: True)
     assert back.state is JobState.FAILED
     assert "5 attempts" in back.error
+
+
+def test_a_job_that_gets_on_may_be_interrupted_as_often_as_it_likes(store: Store) -> None:
+    job = new(store)
+    for _ in range(2 * MAX_STRIKES):
+        store.add(samples.record(job_id=job.id), fence=claimed(store).fence)
+        (back,) = store.jobs.requeue_abandoned(lambda _: True)
+        assert (back.state, back.strikes) == (JobState.QUEUED, 0)
 
 
 def test_idempotency_keys(store: Store, clock: Clock) -> None:
@@ -236,3 +248,22 @@ def test_listing(store: Store) -> None:
     assert [job.id for job in store.jobs.list(limit=2, cursor=page.next_cursor).items] == [first.id]
     assert [job.id for job in store.jobs.list(state=JobState.RUNNING).items] == [first.id]
     assert store.jobs.list(state=JobState.FAILED).items == ()
+    assert len(store.jobs.list(workload=SPEC.workload.hash).items) == 3
+    assert store.jobs.list(workload="other").items == () == store.jobs.list(priority=1).items
+
+
+def test_owners_see_their_own(store: Store) -> None:
+    mine, _ = store.jobs.create(SPEC, owner="me", idempotency_key="k", request_sha256="r")
+    theirs, is_new = store.jobs.create(SPEC, owner="them", idempotency_key="k", request_sha256="s")
+    assert is_new
+    assert [job.id for job in store.jobs.list(owner="me").items] == [mine.id]
+    assert len(store.jobs.list().items) == 2
+    assert store.jobs.get(mine.id, owner="me").owner == "me"
+    for act in (
+        lambda: store.jobs.get(theirs.id, owner="me"),
+        lambda: store.jobs.tasks(theirs.id, owner="me"),
+        lambda: store.jobs.ask(theirs.id, Verb.CANCEL, owner="me"),
+    ):
+        with pytest.raises(NotFound):
+            act()
+    assert {event.job_id for event in store.events.after(0, owner="me")} == {mine.id}

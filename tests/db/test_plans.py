@@ -8,7 +8,7 @@ import db_samples as samples
 import pytest
 import sqlalchemy as sa
 
-from tunesmith.db import JobState, Order, Store, open_store
+from tunesmith.db import JobSpec, JobState, Order, Store, open_store
 from tunesmith.records import Status
 
 HASH, FINGERPRINT = samples.WORKLOAD.hash, samples.TARGET.fingerprint
@@ -112,9 +112,22 @@ def test_workloads(store: Store) -> None:
 
 
 def test_jobs(store: Store) -> None:
-    steps = plan(store, lambda s: (s.jobs.claim_next("a"), s.jobs.list(state=JobState.QUEUED), s.jobs.list()))
+    steps = plan(store, lambda s: (s.jobs.list(state=JobState.QUEUED), s.jobs.list(), s.jobs.list(owner="a")))
     assert walks(steps), steps
-    assert indices(steps) == {"ix_job_state", "ix_job_created"}
+    assert indices(steps) == {"ix_job_state", "ix_job_created", "ix_job_owner"}
+
+
+def test_claims(store: Store) -> None:
+    store.jobs.create(JobSpec(samples.WORKLOAD, {}, {}, 8, measures="warm"))
+    steps = plan(store, lambda s: s.jobs.claim_next("a"))
+    assert walks(steps), steps
+    assert "ix_job_queue" in indices(steps)
+
+
+def test_events(store: Store) -> None:
+    steps = plan(store, lambda s: (s.events.after(7), s.events.after(7, job_id="j"), s.events.last_id()))
+    assert walks(steps), steps
+    assert "ix_event_job" in indices(steps)
 
 
 def test_a_race(store: Store) -> None:

@@ -1,4 +1,4 @@
-"""All twenty-five moves between the states of a job."""
+"""All forty-nine moves between the states of a job."""
 
 import itertools
 
@@ -9,11 +9,18 @@ from tunesmith.db.states import TERMINAL, TRANSITIONS, check_transition
 
 LEGAL = {
     ("queued", "running"),
+    ("queued", "paused"),
+    ("queued", "stopped"),
     ("queued", "cancelled"),
     ("running", "queued"),
+    ("running", "paused"),
+    ("running", "stopped"),
+    ("running", "cancelled"),
     ("running", "succeeded"),
     ("running", "failed"),
-    ("running", "cancelled"),
+    ("paused", "queued"),
+    ("paused", "stopped"),
+    ("paused", "cancelled"),
 }
 
 
@@ -28,4 +35,4 @@ def test_transitions(state: JobState, wanted: JobState) -> None:
 
 def test_every_state_has_a_row() -> None:
     assert set(TRANSITIONS) == set(JobState)
-    assert {JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED} == TERMINAL
+    assert {"succeeded", "failed", "stopped", "cancelled"} == TERMINAL

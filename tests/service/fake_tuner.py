@@ -12,7 +12,7 @@ from tunesmith.db import Store
 from tunesmith.ir import Program
 from tunesmith.records import Record
 from tunesmith.tuning import workload_of
-from tunesmith.tuning.types import Event, Observer, StoppedBy, TuneOptions, TuneResult
+from tunesmith.tuning.types import Event, Halt, Observer, StoppedBy, TuneOptions, TuneResult
 
 TARGET = samples.TARGET
 
@@ -35,7 +35,7 @@ class FakeTuner:
         options: TuneOptions,
         store: Store,
         on_event: Observer,
-        should_stop: Callable[[], bool],
+        should_stop: Callable[[], int],
         job_id: str | None,
     ) -> TuneResult:
         self.calls.append(options)
@@ -43,7 +43,8 @@ class FakeTuner:
             raise self.fault
         workload, _ = workload_of(program)
         began = time.monotonic()
-        done: list[Record] = [] if options.fresh else store.history(workload.hash, TARGET.fingerprint)
+        known = store.history(workload.hash, TARGET.fingerprint)
+        done = [r for r in known if not options.fresh or r.job_id == job_id]
         stopped = StoppedBy.TRIALS
 
         def emit(phase: str, record: Record | None = None) -> None:
@@ -62,9 +63,11 @@ class FakeTuner:
             done.append(self._trial(len(done), workload, job_id, options))
             store.add(done[-1])
             emit("search", done[-1])
-        emit("race")
+        halted = should_stop() >= Halt.PAUSE
+        if not halted:
+            emit("race")
         working = sorted((r for r in done if r.measurement.ok), key=lambda r: r.time_s)
-        store.set_race({r.id: r.time_s * 1.1 for r in working[:2]}) if working else None
+        store.set_race({r.id: r.time_s * 1.1 for r in working[:2]}) if working and not halted else None
         emit("done")
         return TuneResult(
             workload=workload,

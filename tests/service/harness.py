@@ -42,7 +42,7 @@ class Service:
         raise AssertionError(f"waited in vain: {view}")
 
     def ended(self, job: str) -> dict[str, Any]:
-        return self.wait(job, lambda view: view["state"] not in ("queued", "running"))
+        return self.wait(job, lambda view: view["state"] not in ("queued", "running", "paused"))
 
 
 def made_up_settings(url: str) -> Settings:

@@ -185,7 +185,7 @@ def test_cancel_a_running_job(service: Any) -> None:
     job = service.submit(trials=10_000)
     service.wait(job, lambda view: view["progress"]["measured"] > 2)
     answer = service.http.post(f"/v1/jobs/{job}:cancel")
-    assert answer.status_code == 200 and answer.json()["cancel_requested"]
+    assert answer.status_code == 200 and answer.json()["requested"] == "cancelled"
     done = service.ended(job)
     assert done["state"] == "cancelled"
     assert done["result"]["stopped_by"] == "interrupted" and done["progress"]["best"]
@@ -229,8 +229,6 @@ def test_a_database_out_of_reach_is_not_the_job_s_fault(
     job = service.submit()
     service.wait(job, lambda _: service.tuner.calls and "out of reach" in caplog.text)
     service.tuner.fault = None
-    assert service.http.get(f"/v1/jobs/{job}").json()["state"] == "running"
-    service.store.jobs.requeue_abandoned(lambda _: True)
     assert service.ended(job)["state"] == "succeeded"
 
 

@@ -15,12 +15,12 @@ def test_a_stopped_service_goes_on_where_it_was(start: Any) -> None:
         service.wait(job, lambda view: view["progress"]["measured"] >= 5)
     with start(run_jobs=False) as service:
         stopped = service.http.get(f"/v1/jobs/{job}").json()
-        assert (stopped["state"], stopped["attempt"]) == ("queued", 0)
+        assert (stopped["state"], stopped["attempt"]) == ("queued", 1)
         measured = stopped["progress"]["measured"]
         assert 5 <= measured < 60 and stopped["progress"]["elapsed_s"] > 0
     with start() as service:
         done = service.ended(job)
-        assert (done["state"], done["progress"]["measured"], done["attempt"]) == ("succeeded", 60, 1)
+        assert (done["state"], done["progress"]["measured"], done["attempt"]) == ("succeeded", 60, 2)
         assert done["progress"]["elapsed_s"] > stopped["progress"]["elapsed_s"]
         assert service.tuner.calls[-1].seconds < 100 - 0.04, "time that was spent stays spent"
         trials = [r.trial for r in service.store.records(job=job, limit=100).items]
@@ -59,7 +59,7 @@ def test_a_worker_that_lost_its_job_stops(start: Any) -> None:
         service.tuner.hold.set()
         next_job = service.submit(operator="matmul(8,8,8)", trials=1)
         assert service.ended(next_job)["state"] == "succeeded"
-        assert service.store.jobs.finish(job, "other", JobState.SUCCEEDED).state is JobState.SUCCEEDED
+        assert service.store.jobs.finish(other.fence, JobState.SUCCEEDED).state is JobState.SUCCEEDED
 
 
 def test_owners() -> None:

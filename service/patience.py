@@ -1,0 +1,73 @@
+"""The database as a job's tuner sees it: behind a fence, and waited for when it is out of reach."""
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from tunesmith.db import Best, DatabaseLocked, DatabaseUnavailable, Fence, Neighbour, Store
+from tunesmith.records import Record, Target, Workload
+
+__all__ = ["JobStore", "patiently"]
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+_FIRST_WAIT_S, _LONGEST_WAIT_S = 0.1, 5.0
+
+
+def patiently(act: Callable[[], T], over: threading.Event) -> T:
+    """Repeats ``act`` until the database answers, with growing pauses, or until ``over``: then its fault is
+    raised. What it does must be the same when done twice."""
+    wait_s, told = _FIRST_WAIT_S, False
+    while True:
+        try:
+            result = act()
+        except (DatabaseLocked, DatabaseUnavailable) as fault:
+            if not told:
+                log.warning("waiting for the database: %s", fault)
+                told = True
+            if over.wait(wait_s):
+                raise
+            wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
+        else:
+            if told:
+                log.info("the database is back")
+            return result
+
+
+class JobStore:
+    """Of ``Store``, what tuning needs. Writes for the job raise ``LeaseLost`` once it is another worker's.
+
+    A trial that is measured while the database is away is kept until it is back: ids are made here, and
+    adding a record twice changes nothing. Only when ``over`` is set is it given up.
+    """
+
+    def __init__(self, store: Store, fence: Fence, over: threading.Event) -> None:
+        self._store = store
+        self._fence = fence
+        self._over = over
+
+    def add_workload(self, workload: Workload) -> None:
+        patiently(lambda: self._store.add_workload(workload), self._over)
+
+    def add_target(self, target: Target) -> None:
+        patiently(lambda: self._store.add_target(target), self._over)
+
+    def add(self, record: Record) -> bool:
+        return patiently(lambda: self._store.add(record, fence=self._fence), self._over)
+
+    def history(self, workload_hash: str, fingerprint: str) -> list[Record]:
+        return patiently(lambda: self._store.history(workload_hash, fingerprint), self._over)
+
+    def neighbours(self, workload: Workload, target: Target, limit: int = 8) -> list[Neighbour]:
+        return patiently(lambda: self._store.neighbours(workload, target, limit), self._over)
+
+    def best(self, workload_hash: str, target: Target) -> Best | None:
+        return patiently(lambda: self._store.best(workload_hash, target), self._over)
+
+    def set_race(self, times_s: Mapping[str, float], *, job_id: str | None = None) -> None:
+        def act() -> None:
+            self._store.set_race(times_s, job_id=job_id, fence=self._fence)
+
+        patiently(act, self._over)
