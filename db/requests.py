@@ -8,13 +8,15 @@ from typing import Any
 import sqlalchemy as sa
 
 from tunesmith.db import models
-from tunesmith.db.engine import Database, Row, WriteSession
+from tunesmith.db.engine import Database, ReadSession, Row, WriteSession
 from tunesmith.db.errors import Conflict, IdempotencyMismatch
+from tunesmith.db.states import TERMINAL
 
 __all__ = ["Answered", "InFlight", "Requests", "Usage"]
 
 _LIFE = dt.timedelta(hours=24)
 _ABANDONED = dt.timedelta(minutes=2)
+_job = models.job
 _request = models.request
 _usage = models.usage
 
@@ -77,6 +79,22 @@ class Requests:
     def forget(self, owner: str, key: str) -> None:
         """After a failure, so that the same key may be tried again."""
         self._database.write(lambda session: session.delete(sa.delete(_request).where(*_this(owner, key))))
+
+    def job_load(self, owner: str) -> tuple[int, int]:
+        """How many jobs of an owner are not done, and how many trials those of the last 24 hours have
+        measured or may still measure."""
+        done = _job.c.state.in_([state.value for state in TERMINAL])
+        asked = sa.case((done, _job.c.n_trials), else_=sa.func.coalesce(_job.c.trials_total, _job.c.n_trials))
+        mine = _job.c.owner == owner
+        waiting = sa.select(sa.func.count().label("n")).where(mine, sa.not_(done))
+        recent = sa.select(sa.func.coalesce(sa.func.sum(asked), 0).label("n"))
+        recent = recent.where(mine, _job.c.created_at > self._clock() - dt.timedelta(hours=24))
+
+        def work(session: ReadSession) -> tuple[int, int]:
+            found = session.first(waiting), session.first(recent)
+            return tuple(int(row["n"]) for row in found if row)  # type: ignore[return-value]
+
+        return self._database.read(work)
 
     def usage(self, owner: str) -> Usage:
         query = sa.select(_usage).where(_usage.c.owner == owner, _usage.c.id == self._day())

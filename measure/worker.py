@@ -6,31 +6,19 @@ confined once it is ready, before it is given any candidate.
 
 import argparse
 import contextlib
-import ctypes
 import importlib
 import os
 import resource
-import signal
-import sys
 from pathlib import Path
 
 from tunesmith.measure.channel import Channel
-from tunesmith.measure.confine import limit
+from tunesmith.measure.confine import die_with_parent, limit
 
 __all__ = ["main"]
 
-_PR_SET_PDEATHSIG = 1
-
-
-def _die_with_parent(parent: int) -> None:
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:  # it died before it could be watched
-        sys.exit(1)
-
 
 def _isolate(options: argparse.Namespace) -> None:
-    _die_with_parent(options.parent)
+    die_with_parent(options.parent)
     limit(resource.RLIMIT_CORE, 0)
     if options.memory:
         limit(resource.RLIMIT_AS, options.memory)

@@ -10,19 +10,31 @@ from fastapi.routing import APIRoute
 
 import tunesmith
 from tunesmith.db import open_store
-from tunesmith.service import errors
+from tunesmith.service import errors, openapi
+from tunesmith.service.auth import Gate
+from tunesmith.service.bodies import BodyGuard
 from tunesmith.service.context import Context
 from tunesmith.service.events import EventHub
-from tunesmith.service.guards import BodyLimit, HostGuard, Trace
+from tunesmith.service.guards import HostGuard, Trace
 from tunesmith.service.jobs import JobRunner
-from tunesmith.service.routes import artifacts, best, events, health, jobs, records
+from tunesmith.service.routes import artifacts, best, events, health, jobs, keys, models, records, uploads
 from tunesmith.service.schemas import Problem
 from tunesmith.service.settings import Settings
 from tunesmith.service.sweeper import Sweeper
 
 __all__ = ["create_app"]
 
-_ROUTERS = (jobs.router, events.router, records.router, artifacts.router, best.router, health.router)
+_ROUTERS = (
+    jobs.router,
+    events.router,
+    records.router,
+    uploads.router,
+    artifacts.router,
+    best.router,
+    models.router,
+    keys.router,
+    health.router,
+)
 _PROBLEMS: dict[int | str, dict[str, Any]] = {
     "4XX": {"model": Problem, "description": "What is wrong with the request."},
     "5XX": {"model": Problem, "description": "What is wrong with the server."},
@@ -48,10 +60,11 @@ def create_app(settings: Settings) -> FastAPI:
     for router in _ROUTERS:
         app.include_router(router)
     errors.install(app)
-    app.add_middleware(BodyLimit, limit=settings.limits.body_bytes)
+    app.add_middleware(BodyGuard, limits=settings.limits)
+    app.add_middleware(Gate, settings=settings)
     app.add_middleware(HostGuard, hosts=settings.hosts, any_address=settings.any_address)
     app.add_middleware(Trace)
-    app.openapi = _problem_media_type(app.openapi)  # type: ignore[method-assign]
+    openapi.install(app)
     return app
 
 
@@ -80,18 +93,3 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 def _operation_id(route: APIRoute) -> str:
     """The function's name: generated clients keep their names when paths change."""
     return route.name
-
-
-def _problem_media_type(build: Any) -> Any:
-    """FastAPI documents every model as ``application/json``; ours are ``application/problem+json``."""
-
-    def openapi() -> dict[str, Any]:
-        document: dict[str, Any] = build()
-        for operation in (op for path in document["paths"].values() for op in path.values()):
-            for status in ("4XX", "5XX"):
-                content = operation["responses"][status]["content"]
-                if "application/json" in content:
-                    content["application/problem+json"] = content.pop("application/json")
-        return document
-
-    return openapi

@@ -1,16 +1,30 @@
 """What the routes work with, handed to them by FastAPI."""
 
+import hashlib
 from dataclasses import dataclass
 from typing import Annotated
 
-from fastapi import Depends, Query, Request
+from fastapi import Depends, Header, Query, Request, Response
+from pydantic import BaseModel
 
 from tunesmith.db import Store
+from tunesmith.service.auth import Principal
 from tunesmith.service.events import EventHub
 from tunesmith.service.jobs import JobRunner
 from tunesmith.service.settings import Settings
 
-__all__ = ["Context", "Cursor", "Here", "Limit", "etag_matches", "version_of"]
+__all__ = [
+    "Context",
+    "Cursor",
+    "Here",
+    "IdempotencyKey",
+    "IfNoneMatch",
+    "Limit",
+    "Who",
+    "answer",
+    "etag_matches",
+    "version_of",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +43,24 @@ def _context(request: Request) -> Context:
     return context
 
 
+def _principal(request: Request) -> Principal:
+    principal = request.scope["principal"]
+    assert isinstance(principal, Principal)
+    return principal
+
+
 Here = Annotated[Context, Depends(_context)]
+Who = Annotated[Principal, Depends(_principal)]
+IdempotencyKey = Annotated[
+    str | None,
+    Header(
+        min_length=1,
+        max_length=255,
+        pattern=r"^[\x21-\x7e]+$",
+        description="Repeating a request with the same key within 24 hours gives the answer of the first.",
+    ),
+]
+IfNoneMatch = Annotated[str | None, Header(max_length=1000, description="ETag of the client's copy.")]
 Limit = Annotated[int, Query(ge=1, le=500, description="At most so many items.")]
 Cursor = Annotated[
     str | None, Query(max_length=1000, description="`next_cursor` of a page of the same query.")
@@ -42,6 +73,15 @@ def etag_matches(if_none_match: str | None, etag: str) -> bool:
         return False
     known = [tag.strip().removeprefix("W/") for tag in if_none_match.split(",")]
     return "*" in known or etag in known
+
+
+def answer(view: BaseModel, if_none_match: str | None) -> Response:
+    """The view with a tag of its own text, or 304 when that is what the client has."""
+    text = view.model_dump_json().encode()
+    headers = {"ETag": f'"{hashlib.sha256(text).hexdigest()[:32]}"', "Cache-Control": "no-cache"}
+    if etag_matches(if_none_match, headers["ETag"]):
+        return Response(status_code=304, headers=headers)
+    return Response(text, media_type="application/json", headers=headers)
 
 
 def version_of(if_match: str | None, current: int) -> int | None:

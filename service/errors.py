@@ -23,13 +23,30 @@ from tunesmith.db import (
 )
 from tunesmith.ir import LimitError, ProgramError, TunesmithError
 
-__all__ = ["PROBLEMS", "ProblemType", "TrialFailed", "install", "problem", "problem_type"]
+__all__ = [
+    "PROBLEMS",
+    "ProblemType",
+    "QuotaExceeded",
+    "TrialFailed",
+    "domain_problem",
+    "install",
+    "problem",
+    "problem_type",
+]
 
 log = logging.getLogger(__name__)
 
 
 class TrialFailed(Conflict):
     """An artifact was asked for of a record whose candidate did not work."""
+
+
+class QuotaExceeded(TunesmithError):
+    """A key has more than it may; ``retry_s``: when it is worth to ask again."""
+
+    def __init__(self, what: str, retry_s: int) -> None:
+        super().__init__(what)
+        self.retry_s = retry_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +64,7 @@ PROBLEMS: tuple[tuple[type[Exception], ProblemType], ...] = (
     (BadCursor, ProblemType("bad-cursor", 400, "The cursor does not belong to this query")),
     (BadQuery, ProblemType("bad-query", 400, "The query cannot be answered")),
     (IdempotencyMismatch, ProblemType("idempotency-mismatch", 422, "The key was used with another request")),
+    (QuotaExceeded, ProblemType("quota-exceeded", 429, "The key has more than it may")),
     (TrialFailed, ProblemType("trial-failed", 409, "The record is of a failed trial")),
     (VersionMismatch, ProblemType("version-mismatch", 412, "The thing has changed since it was looked at")),
     (Conflict, ProblemType("conflict", 409, "The state forbids it")),
@@ -56,6 +74,7 @@ PROBLEMS: tuple[tuple[type[Exception], ProblemType], ...] = (
 )
 """The first class that an exception is an instance of counts."""
 
+_BUSY_S, _UNAVAILABLE_S = 2, 10
 _SEE_LOG = "The server's log says more under this trace id."
 
 
@@ -91,6 +110,11 @@ def _trace_id(request: Request) -> str:
 
 
 def _domain(request: Request, error: Exception) -> JSONResponse:
+    return domain_problem(error, _trace_id(request))
+
+
+def domain_problem(error: Exception, trace_id: str) -> JSONResponse:
+    """The answer to an error of the table."""
     kind = problem_type(error)
     assert kind is not None, "the table ends with TunesmithError"
     more: dict[str, Any] = {}
@@ -99,10 +123,17 @@ def _domain(request: Request, error: Exception) -> JSONResponse:
         more = {"line": error.line, "column": error.column}
         detail = error.reason
     if kind.status >= 500:  # names paths and servers, which are nobody's business
-        log.error("%s: %s", _trace_id(request), error)
+        log.error("%s: %s", trace_id, error)
         detail = _SEE_LOG
-    headers = {"Retry-After": "2"} if isinstance(error, DatabaseLocked) else None
-    return problem(kind, detail, _trace_id(request), headers, **more)
+    return problem(kind, detail, trace_id, _retry_after(error, kind), **more)
+
+
+def _retry_after(error: Exception, kind: ProblemType) -> dict[str, str] | None:
+    if isinstance(error, QuotaExceeded):
+        return {"Retry-After": str(error.retry_s)}
+    if kind.status != 503:
+        return None
+    return {"Retry-After": str(_BUSY_S if isinstance(error, DatabaseLocked) else _UNAVAILABLE_S)}
 
 
 def _validation(request: Request, error: Exception) -> JSONResponse:

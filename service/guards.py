@@ -10,10 +10,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from tunesmith.records import new_id
 from tunesmith.service.errors import ProblemType, problem
 
-__all__ = ["BodyLimit", "HostGuard", "Trace"]
+__all__ = ["HostGuard", "Trace"]
 
 _SAFE = {"GET", "HEAD", "OPTIONS"}
-_DROPPED = 16  # times the limit
 _HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
@@ -89,50 +88,3 @@ def _is_address(name: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-class BodyLimit:
-    """Reads the whole body first, up to ``limit`` bytes. Larger ones are refused before any is parsed.
-
-    What goes beyond is read and dropped, up to a point: closing a connection on which data still arrives
-    resets it, and the client never sees the answer.
-    """
-
-    def __init__(self, app: ASGIApp, limit: int) -> None:
-        self._app = app
-        self._limit = limit
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        body = await self._read(scope, receive)
-        if body is None:
-            kind = ProblemType("body-too-large", 413, "The request is too large")
-            answer = problem(kind, f"At most {self._limit} bytes are accepted.", trace_id=scope["trace_id"])
-            answer.headers["Connection"] = "close"
-            await answer(scope, receive, send)
-            return
-        unread = [body]
-
-        async def replay() -> Message:
-            if unread:
-                return {"type": "http.request", "body": unread.pop(), "more_body": False}
-            return await receive()
-
-        await self._app(scope, replay, send)
-
-    async def _read(self, scope: Scope, receive: Receive) -> bytes | None:
-        declared = Headers(scope=scope).get("content-length", "0")
-        if not declared.isdecimal() or int(declared[:20]) > _DROPPED * self._limit:
-            return None
-        body, size = bytearray(), 0
-        while True:
-            message = await receive()
-            size += len(message.get("body", b""))
-            if size <= self._limit:
-                body += message.get("body", b"")
-            if not message.get("more_body", False):
-                return bytes(body) if size <= self._limit else None
-            if size > _DROPPED * self._limit:
-                return None

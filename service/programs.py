@@ -8,11 +8,17 @@ from tunesmith.service.settings import Limits
 from tunesmith.service.tools import Tools
 from tunesmith.tuning import workload_of
 
-__all__ = ["read_workload"]
+__all__ = ["check_size", "read_program", "read_workload"]
 
 
 def read_workload(tools: Tools, limits: Limits, source: dict[str, Any]) -> Workload:
     """The workload of ``{"program": text}`` or ``{"operator": text}``. Raises ``ProgramError``."""
+    workload, _ = workload_of(read_program(tools, limits, source))
+    return workload
+
+
+def read_program(tools: Tools, limits: Limits, source: dict[str, Any]) -> Program:
+    """The program of ``{"program": text}`` or ``{"operator": text}``. Raises ``ProgramError``."""
     try:
         size = max(len(text.encode()) for text in source.values())
     except UnicodeEncodeError:
@@ -20,12 +26,12 @@ def read_workload(tools: Tools, limits: Limits, source: dict[str, Any]) -> Workl
     if size > limits.text_bytes:
         raise LimitError(f"the text has {size} bytes; at most {limits.text_bytes} are accepted")
     program = tools.program(source)
-    _check_size(program, limits)
-    workload, _ = workload_of(program)
-    return workload
+    check_size(program, limits)
+    return program
 
 
-def _check_size(program: Program, limits: Limits) -> None:
+def check_size(program: Program, limits: Limits) -> None:
+    """Raises ``LimitError`` for what would take the machine's memory, or days."""
     work = flops(program)
     if work > limits.program_flops:
         raise LimitError(

@@ -10,13 +10,14 @@ from tunesmith.db import JobState, Match, TaskState
 from tunesmith.records import Status
 
 __all__ = [
+    "AdviceView",
     "ArtifactKind",
     "BestQuery",
-    "AdviceView",
     "BestView",
     "BoundView",
     "CorrectionView",
     "EffectView",
+    "EstimateView",
     "ExplanationView",
     "Health",
     "JobBest",
@@ -105,7 +106,10 @@ class JobRequest(_Body):
 
 class BestQuery(_Body):
     program: ProgramText
-    target: str | None = Field(None, description="Fingerprint of a target; without it, any target.")
+    target: str | None = Field(
+        None, max_length=64, description="Fingerprint of a target; without it, any target."
+    )
+    near: bool = Field(False, description="If it was never tuned, answer from other shapes.")
 
 
 class JobBest(_View):
@@ -198,6 +202,7 @@ class TargetView(_View):
 
 class TargetList(_View):
     items: list[TargetView]
+    next_cursor: str | None
 
 
 class WorkloadView(_View):
@@ -283,16 +288,33 @@ class RecordView(_View):
     job_id: str | None
 
 
-class BestView(_View):
-    """``match`` says how close the record's target is to the one asked for. ``time_s`` is the time of the
-    final race if the record was ``raced``, otherwise the median of its trial."""
+class EstimateView(_View):
+    """From records of other shapes; nothing of it is measured. ``loss``: by how much it is expected to take
+    longer than what tuning finds; ``basis`` says what that and the time rest on."""
 
-    match: Match
+    workload: str = Field(description="Hash of the workload that was asked for.")
+    target: str = Field(description="Fingerprint of the target.")
+    loss: float
+    basis: str
+    source: str = Field(description="Id of the record whose schedule was carried over.")
+    distance: float = Field(description="Of that record's shape: 1 is a factor of two everywhere.")
+    records: list[str] = Field(description="Ids of all records that were used.")
+    skipped: list[str] = Field(description="Why others were not.")
+
+
+class BestView(_View):
+    """``match`` says how close the record's target is to the one asked for; with ``near`` there is no
+    ``record``, but an ``estimate``. ``time_s`` is the time of the final race if the record was ``raced``,
+    otherwise the median of its trial, or the estimated one."""
+
+    match: Match | Literal["near"]
     time_s: float
     raced: bool
     gflops: float
     peak_fraction: float | None
-    record: RecordView
+    schedule: dict[str, Any]
+    record: RecordView | None
+    estimate: EstimateView | None
 
 
 class TermView(_View):

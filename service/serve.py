@@ -22,6 +22,11 @@ __all__ = ["serve"]
 
 log = logging.getLogger(__name__)
 
+_NO_KEY = (
+    "keys are required here, and the database has none that is usable. Make one first, for the same database:"
+    " tunesmith keys create NAME --scope admin"
+)
+
 
 def serve(
     host: str,
@@ -29,22 +34,28 @@ def serve(
     url: str | None,
     *,
     tools: Tools | None = None,
+    require_key: bool = False,
     on_listen: Callable[[str], None] = lambda _: None,
 ) -> None:
     """Serves until SIGTERM or Ctrl-C; then the running job is stopped and left queued for the next start.
 
-    ``url`` is the database's, None for the user's own. Raises ``TunesmithError`` before anything runs when
-    the database cannot be used or the address is taken. A second Ctrl-C does not wait for the job.
+    ``url`` is the database's, None for the user's own. Other addresses than loopback ones always
+    ``require_key``. Raises ``TunesmithError`` before anything runs when the database cannot be used, has no
+    key although one is required, or the address is taken. A second Ctrl-C does not wait for the job.
     ``on_listen`` is told the URL as soon as requests are accepted.
     """
     logging.basicConfig(level=logging.INFO, format="%(levelname)s:     %(message)s")
     logging.getLogger("alembic").setLevel(logging.WARNING)
-    open_store(url).close()
+    require_key = require_key or not _is_loopback(host)
+    with open_store(url) as store:
+        if require_key and not store.keys.any_usable():
+            raise TunesmithError(_NO_KEY)
     settings = Settings(
         url=url,
         tools=tools or default_tools(),
         hosts=_names(host),
         any_address=not _is_loopback(host),
+        require_key=require_key,
     )
     with _listen(host, port) as listener:
         here = f"http://{_in_url(host)}:{listener.getsockname()[1]}"

@@ -18,9 +18,24 @@ def cores_here() -> int:
 @dataclass(frozen=True, slots=True)
 class Limits:
     """What a request may ask for at most. ``program_flops`` and ``program_bytes`` (all tensors together)
-    keep away what could not be measured anyway, but would take the machine's memory or days."""
+    keep away what could not be measured anyway, but would take the machine's memory or days.
+
+    Bodies are counted after decompression: ``upload_bytes`` of records, ``model_bytes`` of a model. The rates
+    hold for each key, or address without one; the quotas (``jobs_per_key`` not done, and what is asked for
+    or uploaded in a day) only for keys.
+    """
 
     body_bytes: int = 1 << 20
+    upload_bytes: int = 8 << 20
+    upload_records: int = 500
+    model_bytes: int = 1 << 20
+    requests_per_s: float = 500.0
+    requests_burst: float = 1000.0
+    failures_per_s: float = 1.0
+    failures_burst: float = 30.0
+    jobs_per_key: int = 2000
+    trials_per_day: int = 1_000_000
+    bytes_per_day: int = 1 << 30
     text_bytes: int = 1 << 16
     threads: int = field(default_factory=cores_here)
     program_flops: int = 10**13
@@ -30,14 +45,15 @@ class Limits:
 @dataclass(frozen=True, slots=True)
 class Settings:
     """``hosts`` are the names under which the service may be addressed; ``any_address`` also allows IP
-    addresses, which no foreign web page can pretend to be. Times in seconds. ``event_days`` is how long
-    events of jobs are kept."""
+    addresses, which no foreign web page can pretend to be. Without ``require_key`` whoever sends none may do
+    everything. Times in seconds. ``event_days`` is how long events of jobs are kept."""
 
     url: str | None
     tools: Tools
     hosts: tuple[str, ...] = LOOPBACK
     any_address: bool = False
     limits: Limits = field(default_factory=Limits)
+    require_key: bool = False
     run_jobs: bool = True
     poll_s: float = 2.0
     lease_s: float = 60.0

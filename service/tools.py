@@ -2,16 +2,30 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from tunesmith.db import Store
+from tunesmith.db import NotFound, Store
 from tunesmith.db.values import Best, Neighbour
 from tunesmith.frontend import operator
 from tunesmith.ir import Program, parse
 from tunesmith.records import Record, Target, Workload
 from tunesmith.tuning.types import ManyObserver, ManyResult, Observer, TuneOptions, TuneResult, WeightedTask
 
-__all__ = ["Artifact", "Explain", "Tools", "Tune", "TuneMany", "TuneStore", "default_tools"]
+if TYPE_CHECKING:
+    from tunesmith.tuning.model_check import ModelFacts
+    from tunesmith.tuning.near import Estimate
+
+__all__ = [
+    "Artifact",
+    "CheckModel",
+    "Explain",
+    "Near",
+    "Tools",
+    "Tune",
+    "TuneMany",
+    "TuneStore",
+    "default_tools",
+]
 
 
 class TuneStore(Protocol):
@@ -70,6 +84,33 @@ class Explain(Protocol):
     def __call__(self, record: Record, store: Store) -> dict[str, Any]: ...
 
 
+class CheckModel(Protocol):
+    """Reads a model's file without trusting it. Raises ``TunesmithError``."""
+
+    def __call__(self, data: bytes) -> "ModelFacts": ...
+
+
+class Near(Protocol):
+    """Estimates what a program takes from records of other shapes. Raises ``NotFound`` without any."""
+
+    def __call__(self, program: Program, target: Target, store: Store) -> "Estimate": ...
+
+
+def _check_model(data: bytes) -> "ModelFacts":
+    from tunesmith.tuning.model_check import check_model
+
+    return check_model(data)
+
+
+def _near(program: Program, target: Target, store: Store) -> "Estimate":
+    from tunesmith.tuning.near import NothingNear, estimate
+
+    try:
+        return estimate(program, target, store)
+    except NothingNear as fault:
+        raise NotFound("working record of workload", program.name, str(fault)) from fault
+
+
 def _explain(record: Record, store: Store) -> dict[str, Any]:
     """The real one; it brings the cost model with it, and is imported when first asked for."""
     from tunesmith.tuning import explain_record
@@ -99,6 +140,8 @@ class Tools:
     artifact: Artifact
     explain: Explain = _explain
     tune_many: TuneMany = _tune_many
+    near: Near = _near
+    check_model: CheckModel = _check_model
     parse: Callable[[str], Program] = parse
     operator: Callable[[str], Program] = operator
 

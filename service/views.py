@@ -2,13 +2,14 @@
 
 import math
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tunesmith.db import Best, Job, Store, Verb
 from tunesmith.ir import DType
-from tunesmith.records import Measurement, Record, Target
+from tunesmith.records import Measurement, Record, Target, Workload
 from tunesmith.service.schemas import (
     BestView,
+    EstimateView,
     JobBest,
     JobProgress,
     JobSummary,
@@ -19,13 +20,28 @@ from tunesmith.service.schemas import (
     WorkloadView,
 )
 
-__all__ = ["best_view", "job_summary", "job_view", "peak_fraction", "record_view", "target_view"]
+if TYPE_CHECKING:
+    from tunesmith.tuning.near import Estimate
+
+__all__ = [
+    "best_view",
+    "job_summary",
+    "job_view",
+    "near_view",
+    "peak_fraction",
+    "record_view",
+    "target_view",
+]
 
 
 def peak_fraction(record: Record, gflops: float) -> float | None:
     """Of the measured FMA peak of the threads used."""
+    return _share(record.workload, record.target, gflops)
+
+
+def _share(workload: Workload, target: Target, gflops: float) -> float | None:
     try:
-        peak = record.target.peaks.gflops(DType(record.workload.dtype)) * record.target.threads
+        peak = target.peaks.gflops(DType(workload.dtype)) * target.threads
     except ValueError:
         return None
     return gflops / peak if peak > 0 else None
@@ -71,7 +87,32 @@ def best_view(best: Best) -> BestView:
         raced=best.raced,
         gflops=best.gflops,
         peak_fraction=peak_fraction(best.record, best.gflops),
+        schedule=best.record.schedule,
         record=record_view(best.record),
+        estimate=None,
+    )
+
+
+def near_view(answer: "Estimate") -> BestView:
+    source = answer.source.best.record
+    return BestView(
+        match="near",
+        time_s=answer.time_s,
+        raced=False,
+        gflops=answer.gflops,
+        peak_fraction=_share(answer.workload, answer.target, answer.gflops),
+        schedule=answer.schedules[0].to_json(),
+        record=None,
+        estimate=EstimateView(
+            workload=answer.workload.hash,
+            target=answer.target.fingerprint,
+            loss=answer.loss,
+            basis=answer.basis,
+            source=source.id,
+            distance=answer.source.distance,
+            records=[n.best.record.id for n in answer.neighbours],
+            skipped=list(answer.skipped),
+        ),
     )
 
 

@@ -1,15 +1,16 @@
 """The best schedule of a workload."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Response
 from fastapi.exceptions import RequestValidationError
 
 from tunesmith.db import NotFound
-from tunesmith.service.context import Context, Here
-from tunesmith.service.programs import read_workload
+from tunesmith.ir import Program, program_from_json, workload_hash
+from tunesmith.service.context import Context, Here, IfNoneMatch, answer
+from tunesmith.service.programs import read_program
 from tunesmith.service.schemas import BestQuery, BestView
-from tunesmith.service.views import best_view
+from tunesmith.service.views import best_view, near_view
 
 __all__ = ["find_best", "get_best", "router"]
 
@@ -18,34 +19,66 @@ router = APIRouter(prefix="/v1/best", tags=["best"])
 Target = Annotated[
     str | None, Query(max_length=64, description="Fingerprint of a target; without it, any target.")
 ]
+_TAGGED = {"ETag": {"description": "Changes with the answer.", "schema": {"type": "string"}}}
 
 
-@router.get("")
+@router.get(
+    "",
+    response_model=BestView,
+    responses={200: {"headers": _TAGGED}, 304: {"description": "The client's copy is current."}},
+)
 def get_best(
     here: Here,
     workload: Annotated[str | None, Query(max_length=64, description="Hash of a workload.")] = None,
     operator: Annotated[str | None, Query(max_length=4096, examples=["matmul(512,512,512)"])] = None,
     target: Target = None,
-) -> BestView:
-    """What to run for a workload hash or a named operator (exactly one of them), from the closest target."""
+    near: Annotated[bool, Query(description="If it was never tuned, answer from other shapes.")] = False,
+    if_none_match: IfNoneMatch = None,
+) -> Response:
+    """What to run for a workload hash or a named operator (exactly one of them), from the closest target.
+
+    First that very target, then the same CPU, features and threads, then the same architecture; `match` says
+    which it was. With `near=true` a shape that was never tuned is answered from the nearest ones that were,
+    for a known target: an estimate, with what it is expected to lose against tuning.
+    """
     if (workload is None) == (operator is None):
         reason = "give exactly one of workload and operator"
         raise RequestValidationError([{"loc": ("query", "workload"), "msg": reason, "type": "one_of"}])
-    return _best(here, workload or _hash(here, {"operator": operator}), target)
+    if operator is not None:
+        program = read_program(here.settings.tools, here.settings.limits, {"operator": operator})
+        return answer(_best_of(here, program, target, near), if_none_match)
+    assert workload is not None
+    return answer(_best(here, workload, None, target, near), if_none_match)
 
 
 @router.post("")
 def find_best(here: Here, query: BestQuery) -> BestView:
     """As `GET`, for the text of a program."""
-    return _best(here, _hash(here, {"program": query.program}), query.target)
+    program = read_program(here.settings.tools, here.settings.limits, {"program": query.program})
+    return _best_of(here, program, query.target, query.near)
 
 
-def _hash(here: Context, source: dict[str, Any]) -> str:
-    return read_workload(here.settings.tools, here.settings.limits, source).hash
+def _best_of(here: Context, program: Program, target: str | None, near: bool) -> BestView:
+    return _best(here, workload_hash(program), program, target, near)
 
 
-def _best(here: Context, workload_hash: str, target: str | None) -> BestView:
-    best = here.store.best(workload_hash, target)
-    if best is None:
-        raise NotFound("working record of workload", workload_hash, "submit a job to find one")
-    return best_view(best)
+def _best(here: Context, key: str, program: Program | None, target: str | None, near: bool) -> BestView:
+    """``key`` is the hash of the workload; without its ``program`` a stored one is looked for when needed."""
+    best = here.store.best(key, target)
+    if best is not None:
+        return best_view(best)
+    missing = NotFound("working record of workload", key, "submit a job to find one")
+    if not near:
+        raise missing
+    if program is None:
+        stored = here.store.workload(key)
+        if stored is None:
+            raise missing
+        program = program_from_json(stored.program)
+    if target is None:
+        reason = "an estimate is for a target; give the fingerprint of a known one"
+        raise RequestValidationError([{"loc": ("query", "target"), "msg": reason, "type": "missing"}])
+    there = here.store.target(target)
+    if there is None:
+        raise NotFound("target", target)
+    return near_view(here.settings.tools.near(program, there, here.store))

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Query, Response
 from fastapi.responses import StreamingResponse
 
-from tunesmith.service.context import Here
+from tunesmith.service.context import Here, Who
 
 __all__ = ["job_events", "list_events", "router"]
 
@@ -34,19 +34,21 @@ LastEventId = Annotated[
 
 
 @router.get("/events", response_class=StreamingResponse, responses=_RESPONSES)
-async def list_events(here: Here, after: After = None, last_event_id: LastEventId = None) -> Response:
+async def list_events(
+    here: Here, who: Who, after: After = None, last_event_id: LastEventId = None
+) -> Response:
     """What happens to all jobs, from now on, or from what came after a known event."""
     known = after if last_event_id is None else int(last_event_id)
-    return _streaming(here.events.stream(known))
+    return _streaming(here.events.stream(known, owner=who.sees))
 
 
 @router.get("/jobs/{job_id}/events", response_class=StreamingResponse, responses=_RESPONSES | _OVER)
 async def job_events(
-    here: Here, job_id: str, after: After = None, last_event_id: LastEventId = None
+    here: Here, who: Who, job_id: str, after: After = None, last_event_id: LastEventId = None
 ) -> Response:
     """What happened to a job since it was submitted, then what happens, until it has ended."""
     known = after if last_event_id is None else int(last_event_id)
-    job = await asyncio.to_thread(here.store.jobs.get, job_id)
+    job = await asyncio.to_thread(here.store.jobs.get, job_id, owner=who.sees)
     if known is not None and job.done:
         left = await asyncio.to_thread(here.store.events.after, known, job_id=job.id, limit=1)
         if not left:

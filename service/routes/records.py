@@ -1,27 +1,42 @@
 """Records, workloads and targets: what has been measured."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Response
 
-from tunesmith.db import Order
+from tunesmith.db import NotFound, Order
 from tunesmith.records import Status
-from tunesmith.service.context import Cursor, Here, Limit
+from tunesmith.service.context import Cursor, Here, IfNoneMatch, Limit, answer
 from tunesmith.service.schemas import (
     ExplanationView,
     RecordList,
     RecordSummaryView,
     RecordView,
     TargetList,
+    TargetView,
     WorkloadList,
     WorkloadSummaryView,
 )
 from tunesmith.service.views import record_view, target_view
 
-__all__ = ["explain_record", "get_record", "list_records", "list_targets", "list_workloads", "router"]
+__all__ = [
+    "explain_record",
+    "get_record",
+    "get_target",
+    "get_workload",
+    "list_records",
+    "list_targets",
+    "list_workloads",
+    "router",
+]
 
 router = APIRouter(prefix="/v1", tags=["records"])
 
+_ETAG = {"description": "Changes with the answer.", "schema": {"type": "string"}}
+_TAGGED: dict[int | str, dict[str, Any]] = {
+    200: {"headers": {"ETag": _ETAG}},
+    304: {"description": "The client's copy is current."},
+}
 Key = Annotated[str | None, Query(max_length=64)]
 
 
@@ -47,10 +62,10 @@ def list_records(
     return RecordList(items=items, next_cursor=page.next_cursor)
 
 
-@router.get("/records/{record_id}")
-def get_record(here: Here, record_id: str) -> RecordView:
+@router.get("/records/{record_id}", response_model=RecordView, responses=_TAGGED)
+def get_record(here: Here, record_id: str, if_none_match: IfNoneMatch = None) -> Response:
     """A whole record: program, target, schedule, all samples. The id may be abbreviated."""
-    return record_view(here.store.get(record_id))
+    return answer(record_view(here.store.get(record_id)), if_none_match)
 
 
 @router.get("/records/{record_id}/explanation")
@@ -77,7 +92,24 @@ def list_workloads(
     return WorkloadList(items=items, next_cursor=page.next_cursor)
 
 
+@router.get("/workloads/{workload_hash}", response_model=WorkloadSummaryView, responses=_TAGGED)
+def get_workload(here: Here, workload_hash: str, if_none_match: IfNoneMatch = None) -> Response:
+    """A workload with its counts and best time."""
+    found = here.store.workload_summary(workload_hash)
+    return answer(WorkloadSummaryView.model_validate(found), if_none_match)
+
+
 @router.get("/targets")
-def list_targets(here: Here) -> TargetList:
-    """Every target that was ever measured on."""
-    return TargetList(items=[target_view(target) for target in here.store.targets()])
+def list_targets(here: Here, limit: Limit = 100, cursor: Cursor = None) -> TargetList:
+    """Targets that were ever measured on, newest first."""
+    page = here.store.target_page(limit=limit, cursor=cursor)
+    return TargetList(items=[target_view(target) for target in page.items], next_cursor=page.next_cursor)
+
+
+@router.get("/targets/{fingerprint}", response_model=TargetView, responses=_TAGGED)
+def get_target(here: Here, fingerprint: str, if_none_match: IfNoneMatch = None) -> Response:
+    """A target, with the peaks that were measured first."""
+    target = here.store.target(fingerprint)
+    if target is None:
+        raise NotFound("target", fingerprint)
+    return answer(target_view(target), if_none_match)

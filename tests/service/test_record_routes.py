@@ -193,11 +193,18 @@ def test_names_from_strangers_do_not_reach_headers(service: Any) -> None:
 
 
 def test_workloads_and_targets(service: Any) -> None:
-    assert service.http.get("/v1/targets").json() == {"items": []}
+    assert service.http.get("/v1/targets").json() == {"items": [], "next_cursor": None}
     service.store.add_all([samples.record(), samples.record(workload=MATMUL)])
     (target,) = service.http.get("/v1/targets").json()["items"]
     assert (target["fingerprint"], target["cpu"]) == (samples.TARGET.fingerprint, "sapphirerapids")
+    assert service.http.get(f"/v1/targets/{target['fingerprint']}").json() == target
+    assert service.http.get("/v1/targets/x").status_code == 404
     page = service.http.get("/v1/workloads").json()
+    one = service.http.get(f"/v1/workloads/{MATMUL.hash}")
+    assert one.json() in page["items"]
+    known = {"If-None-Match": one.headers["etag"]}
+    assert service.http.get(f"/v1/workloads/{MATMUL.hash}", headers=known).status_code == 304
+    assert service.http.get("/v1/workloads/x").status_code == 404
     assert {(w["hash"], w["n_records"]) for w in page["items"]} == {
         (MATMUL.hash, 1),
         (samples.WORKLOAD.hash, 1),

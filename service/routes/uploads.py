@@ -1,0 +1,188 @@
+"""Measurements made elsewhere."""
+
+import json
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.exceptions import RequestValidationError
+from pydantic import ValidationError
+from starlette.concurrency import run_in_threadpool
+
+from tunesmith.db import Store
+from tunesmith.ir import Program, TunesmithError
+from tunesmith.records import Measurement, Peaks, Protocol, Record, Target, Workload
+from tunesmith.service import quotas
+from tunesmith.service.context import Context, Here, IdempotencyKey, Who
+from tunesmith.service.forms import RecordUpload, UploadItem, UploadResult
+from tunesmith.service.once import once
+from tunesmith.service.programs import check_size
+from tunesmith.tuning.uploads import Submission, accept, read_program
+
+__all__ = ["router", "upload_records"]
+
+router = APIRouter(prefix="/v1", tags=["records"])
+
+_BODY = {
+    "required": True,
+    "content": {
+        "application/json": {
+            "schema": {
+                "type": "object",
+                "required": ["records"],
+                "additionalProperties": False,
+                "properties": {
+                    "records": {"type": "array", "items": {"$ref": "#/components/schemas/RecordUpload"}}
+                },
+            }
+        },
+        "application/x-ndjson": {"schema": {"type": "string", "description": "A record on each line."}},
+    },
+}
+
+
+@router.post("/records", openapi_extra={"requestBody": _BODY})
+async def upload_records(
+    here: Here, who: Who, request: Request, idempotency_key: IdempotencyKey = None
+) -> UploadResult:
+    """Take over measurements made elsewhere, each for itself: what is illegal or implausible is refused.
+
+    A record is known by its `id`, so that sending it again changes nothing. The schedule must be legal for
+    the program, and the times possible on the target. Records become nobody's job's.
+    """
+    body = await request.body()
+    lines = not request.headers.get("content-type", "").startswith("application/json")
+
+    def act() -> UploadResult:
+        documents = _documents(body, lines, here.settings.limits.upload_records)
+        quotas.spend(who, here.store, here.settings.limits, records=len(documents))
+        return _take(here, who.name, documents)
+
+    def work() -> UploadResult:
+        quotas.spend(who, here.store, here.settings.limits, size_bytes=len(body))
+        return once(here, who, idempotency_key, ("records", body), act, UploadResult)
+
+    return await run_in_threadpool(work)
+
+
+def _documents(body: bytes, lines: bool, most: int) -> list[Any]:
+    documents: Any
+    try:
+        if lines:
+            documents = [json.loads(line) for line in body.splitlines() if line.strip()]
+        else:
+            given = json.loads(body)
+            only = isinstance(given, dict) and set(given) == {"records"}
+            documents = given["records"] if only else None
+    except (ValueError, RecursionError) as fault:
+        raise _invalid(f"no valid JSON: {fault}") from None
+    if not isinstance(documents, list):
+        raise _invalid('send {"records": […]}')
+    if len(documents) > most:
+        raise _invalid(f"at most {most} records at a time")
+    return documents
+
+
+def _invalid(reason: str) -> RequestValidationError:
+    return RequestValidationError([{"loc": ("body", "records"), "msg": reason, "type": "value_error"}])
+
+
+def _take(here: Context, who: str, documents: list[Any]) -> UploadResult:
+    batch = _Batch(here, who)
+    items = [batch.item(index, document) for index, document in enumerate(documents)]
+    return batch.store(items)
+
+
+class _Batch:
+    """One upload. Programs and targets that several of its records share are looked at once."""
+
+    def __init__(self, here: Context, who: str) -> None:
+        self._here = here
+        self._who = who
+        self._programs: dict[str, tuple[Workload, Program] | TunesmithError] = {}
+        self._targets: dict[str, Target | None] = {}
+        self._accepted: dict[int, Record] = {}
+
+    def item(self, index: int, document: Any) -> UploadItem:
+        key = document.get("id") if isinstance(document, dict) else None
+        key = key if isinstance(key, str) and len(key) <= 64 else None
+        try:
+            self._accepted[index] = self._record(RecordUpload.model_validate(document))
+        except ValidationError as fault:
+            return UploadItem(index=index, id=key, status="refused", detail="; ".join(_reasons(fault)))
+        except (TunesmithError, RecursionError, OverflowError) as fault:
+            return UploadItem(index=index, id=key, status="refused", detail=str(fault)[:1000])
+        return UploadItem(index=index, id=key, status="new", detail=None)
+
+    def store(self, items: list[UploadItem]) -> UploadResult:
+        store = self._here.store
+        known = store.known_records({record.id for record in self._accepted.values()})
+        fresh: dict[str, Record] = {}
+        for index, record in self._accepted.items():
+            there = known.get(record.id) or _what(fresh.get(record.id))
+            if there is None:
+                fresh[record.id] = record
+            elif there == _what(record):
+                items[index].status = "known"
+            else:
+                items[index].status = "refused"
+                items[index].detail = "the id is that of another record"
+        new = store.add_all(fresh.values())
+        return UploadResult(
+            new=new,
+            known=sum(item.status == "known" for item in items) + len(fresh) - new,
+            refused=sum(item.status == "refused" for item in items),
+            items=items,
+        )
+
+    def _record(self, sent: RecordUpload) -> Record:
+        submission = _submission(sent, self._who)
+        return accept(submission, self._known(self._here.store, submission.target), self._program(submission))
+
+    def _known(self, store: Store, target: Target) -> Target | None:
+        fingerprint = target.fingerprint
+        if fingerprint not in self._targets:
+            self._targets[fingerprint] = store.target(fingerprint)
+        return self._targets[fingerprint]
+
+    def _program(self, sent: Submission) -> tuple[Workload, Program]:
+        text = json.dumps(sent.program, sort_keys=True)
+        if text not in self._programs:
+            try:
+                workload, form = read_program(sent.program)
+                check_size(form, self._here.settings.limits)
+                self._programs[text] = workload, form
+            except TunesmithError as fault:
+                self._programs[text] = fault
+        found = self._programs[text]
+        if isinstance(found, TunesmithError):
+            raise found
+        return found
+
+
+def _what(record: Record | None) -> tuple[str, str] | None:
+    return None if record is None else (record.workload.hash, record.schedule_hash)
+
+
+def _submission(sent: RecordUpload, who: str) -> Submission:
+    target = sent.target.model_dump()
+    measured = sent.measurement.model_dump()
+    measured["times_s"] = tuple(math.inf if t is None else t for t in measured["times_s"])
+    return Submission(
+        id=sent.id,
+        program=sent.workload.program,
+        target=Target(**{**target, "peaks": Peaks(**target["peaks"])}),
+        schedule=sent.schedule,
+        measurement=Measurement(**measured),
+        protocol=Protocol(**sent.protocol.model_dump()),
+        trial=sent.trial,
+        seed=sent.seed,
+        created_at=sent.created_at,
+        versions={**sent.versions, "uploaded_by": who},
+    )
+
+
+def _reasons(fault: ValidationError) -> Iterator[str]:
+    for error in fault.errors(include_url=False, include_input=False)[:5]:
+        yield f"{'.'.join(str(part) for part in error['loc'])}: {error['msg']}"

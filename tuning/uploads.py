@@ -1,0 +1,115 @@
+"""Measurements that others made: taken as records only if they are plausible.
+
+What follows from the program, its hashes and counts, is computed here, whatever the upload says. The schedule
+must be legal for the program. A time must not be shorter than what the target can do at best; a target that
+is known keeps the peaks that it has.
+"""
+
+import datetime as dt
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tunesmith.costmodel.bound import bound
+from tunesmith.ir import Program, TunesmithError, dominant_dtype, needed_flops, program_from_json
+from tunesmith.measure import fastest_possible_s
+from tunesmith.records import Measurement, Protocol, Record, Target, Workload, utc_now
+from tunesmith.schedule import Schedule, lower
+from tunesmith.tuning.workload import workload_of
+
+__all__ = ["Implausible", "Submission", "accept", "read_program"]
+
+_CLOCK_GHZ = 8.0  # faster than any core; bounds the peaks that a new target may claim
+_FMAS = 4  # vector instructions a cycle, of two operations each
+_LOADS = 4  # vectors a cycle
+_TRANSFER_SLACK = 1.5  # bandwidths are measured less exactly than arithmetic
+_AHEAD = dt.timedelta(minutes=10)  # of clocks
+_EARLIEST = dt.datetime(2020, 1, 1, tzinfo=dt.UTC)
+
+
+class Implausible(TunesmithError):
+    """A measurement that cannot be true; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """A measurement as it was sent, with values of the right types but of any content."""
+
+    id: str
+    program: Mapping[str, Any]
+    target: Target
+    schedule: Mapping[str, Any]
+    measurement: Measurement
+    protocol: Protocol
+    trial: int
+    seed: int
+    created_at: dt.datetime
+    versions: dict[str, str]
+
+
+def read_program(document: Mapping[str, Any]) -> tuple[Workload, Program]:
+    """The workload and its canonical form. Raises ``ProgramError``."""
+    return workload_of(program_from_json(dict(document)))
+
+
+def accept(sent: Submission, known_target: Target | None, read: tuple[Workload, Program]) -> Record:
+    """The record, with ``read`` the program of it. Raises ``TunesmithError``: implausible or illegal."""
+    workload, form = read
+    if known_target is None:
+        _check_peaks(sent.target)
+    target = replace(sent.target, peaks=known_target.peaks) if known_target else sent.target
+    schedule = Schedule.from_json(dict(sent.schedule))
+    lower(form, schedule)
+    _check_measurement(sent.measurement)
+    if sent.measurement.ok:
+        _check_times(sent.measurement, form, target, sent.protocol)
+    return Record(
+        sent.id, workload, target, schedule.to_json(), schedule.hash, sent.measurement, sent.protocol,
+        sent.trial, sent.seed, _instant(sent.created_at), sent.versions,
+    )  # fmt: skip
+
+
+def _check_peaks(target: Target) -> None:
+    """Those of a target that is new here, which therefore nothing is known of."""
+    vectors_s = _CLOCK_GHZ * 1e9
+    most_f32 = 2 * _FMAS * (target.vector_bytes / 4) * vectors_s / 1e9
+    most_gbs = _LOADS * target.vector_bytes * vectors_s / 1e9
+    peaks = target.peaks
+    if peaks.f32_gflops > most_f32 or peaks.f64_gflops > most_f32:
+        raise Implausible(f"no core does more than {most_f32:.0f} GFLOP/s with such vectors")
+    if max(peaks.l1_gbs, peaks.l2_gbs, peaks.l3_gbs, peaks.dram_gbs) > most_gbs:
+        raise Implausible(f"no core reads more than {most_gbs:.0f} GB/s with such vectors")
+
+
+def _check_measurement(measurement: Measurement) -> None:
+    times = measurement.times_s
+    if measurement.ok and not times:
+        raise Implausible("a measurement that is ok has times")
+    if measurement.ok and measurement.error:
+        raise Implausible("a measurement that is ok has no error")
+    if measurement.ok and not all(math.isfinite(t) and t > 0 for t in times):
+        raise Implausible("times are positive and finite")
+    error, tolerance = measurement.max_error, measurement.tolerance
+    if measurement.ok and error is not None and tolerance is not None and not error <= tolerance:
+        raise Implausible("the error is above the tolerance, so the answer was wrong")
+
+
+def _check_times(measurement: Measurement, form: Program, target: Target, protocol: Protocol) -> None:
+    dtype = dominant_dtype(form)
+    arithmetic = fastest_possible_s(needed_flops(form), dtype, target.peaks, target.threads)
+    roofline = bound(form, target, warm=protocol.cache == "warm").time_s / _TRANSFER_SLACK
+    least = max(arithmetic, roofline)
+    if min(measurement.times_s) < least:
+        raise Implausible(
+            f"{min(measurement.times_s):.3g} s a call is faster than the roofline of the target allows"
+            f" ({least:.3g} s)"
+        )
+
+
+def _instant(created_at: dt.datetime) -> dt.datetime:
+    if created_at.tzinfo is None:
+        raise Implausible("created_at needs a time zone")
+    if not _EARLIEST < created_at < utc_now() + _AHEAD:
+        raise Implausible("created_at is in the future, or before there was a Tunesmith")
+    return created_at.astimezone(dt.UTC)
