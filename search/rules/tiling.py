@@ -79,6 +79,7 @@ class MultiLevelTiling:
     max_unrolled: int = 216
     shortest_block: int = 96
     longest_block: int = 640
+    largest_tile: int = 1 << 16  # elements that blocks are summed up over: they stay in the second cache
 
     def apply(self, draft: Draft, stage: str, hardware: Hardware, most: int) -> list[Draft]:
         anchor = anchor_of(draft, stage, self._lanes)
@@ -218,6 +219,7 @@ class _Tiles:
         packed = bool(variant.packed)
         budget = hw.registers - 2
         knobs: list[str] = []
+        middles: list[str] = []
         for axis in self.rows:
             most = min(budget, axis.extent)
             if variant.producers is Place.ABSENT and axis is not self.rows[-1]:
@@ -228,6 +230,7 @@ class _Tiles:
             d = d.do(Split(root, axis.name, (mid, reg), tail))
             d = d.cap((reg.knob, mid.knob), max(axis.extent, 2))
             knobs.append(reg.knob)
+            middles.append(mid.knob)
         extent = next(a.extent for a in stage.axes if a.name == self.lane_root)
         d, self.lanes = d.hole(f"{root}.lanes", lane_choices(extent, hw.lanes))
         vectors = max(1, min(8, -(-extent // hw.lanes)))
@@ -238,6 +241,9 @@ class _Tiles:
         d = d.do(Split(root, self.lane_root, factors, tail))
         self.register_knobs = (*knobs, self.vectors.knob)
         d = d.cap(self.register_knobs, budget)
+        if variant.chunk:
+            tile = (*self.register_knobs, *middles, mid.knob, self.lanes.knob)
+            d = d.cap(tile, self.rule.largest_tile)
         self.draft = d
 
     def _order(self, variant: _Variant) -> None:

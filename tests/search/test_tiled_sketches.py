@@ -1,20 +1,24 @@
 """Known good schedules of reductions are in the space, and what they become."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
+import numpy as np
 import pytest
 from reaching import check, with_knobs
 
 from tunesmith.frontend import operator
-from tunesmith.ir import Program
+from tunesmith.ir import Program, canonical
 from tunesmith.records import Peaks, Target
 from tunesmith.schedule import Inline, Pack, RFactor, Schedule, Sketch, Split, Step, lower
 from tunesmith.search import derive
+from tunesmith.search.population import sample
 
 PEAKS = Peaks(100.0, 50.0, 200.0, 100.0, 60.0, 20.0)
 AVX2 = Target(
     "x86_64-linux-gnu", "znver3", "+avx2,+fma", "test", 2, 1, 1 << 15, 1 << 19, 1 << 25, 64, 32, 16, PEAKS
 )
+AVX512 = replace(AVX2, cpu="znver4", features="+avx512f,+avx512vl,+fma", vector_bytes=64, vector_registers=32)
 Golden = Callable[[str, str], None]
 
 
@@ -96,3 +100,14 @@ def test_images_with_channels_first_put_the_lanes_along_the_channels(golden: Gol
     text = check(program, schedule)
     assert "y.acc[0, 0, y.v.2, 8*y.o.2 + y.o.3]" in text
     golden("channels_first", text)
+
+
+@pytest.mark.parametrize("target", [AVX2, AVX512], ids=["16 registers of 8", "32 registers of 16"])
+def test_tiles_that_blocks_are_summed_up_over_stay_small(target: Target) -> None:
+    """Middle and register tiles of both axes multiply: with wide vectors, to megabytes of stack."""
+    program = canonical(operator("matmul(8192, 8192, 8192)"))
+    blocked = [s for s in derive(program, target).sketches if any(isinstance(x, RFactor) for x in s.steps)]
+    assert blocked
+    for sketch in blocked[::2]:
+        for candidate in sample(sketch, 24, np.random.default_rng(0)):
+            lower(program, sketch.decode(candidate))
