@@ -34,6 +34,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--order", choices=("created", "time"), default="created", help="newest or fastest first"
     )
+    parser.add_argument("--cold", action="store_true", help="with --order time: those with flushed caches")
     parser.add_argument("--limit", type=positive_int, default=20, metavar="N", help="default: 20")
     parser.add_argument("--cursor", help="go on after a page of the same query: its next_cursor")
     add_common(parser)
@@ -56,6 +57,7 @@ def _records(store: Store, workload: str | None, args: argparse.Namespace) -> in
         status=Status(args.status) if args.status else None,
         job=args.job,
         order=Order(args.order),
+        cache="cold" if args.cold else "warm",
         limit=args.limit,
         cursor=args.cursor,
     )

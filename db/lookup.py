@@ -33,16 +33,17 @@ _SERVED_ORDER = "unraced, rank_s, id"
 
 BEST_OF_TARGET = (
     f"SELECT {_COLUMNS} FROM record WHERE workload_id = :workload AND target_id = :target"
-    f" AND rank_s IS NOT NULL ORDER BY {_SERVED_ORDER} LIMIT 1"
+    f" AND cache = :cache AND rank_s IS NOT NULL ORDER BY {_SERVED_ORDER} LIMIT 1"
 )
 BEST_OF_ALL = (
     f"SELECT {_COLUMNS} FROM record WHERE workload_id = :workload"
-    f" AND rank_s IS NOT NULL ORDER BY {_SERVED_ORDER} LIMIT 1"
+    f" AND cache = :cache AND rank_s IS NOT NULL ORDER BY {_SERVED_ORDER} LIMIT 1"
 )
 _SIMILAR = (
     "SELECT id, cpu, features, threads, vector_bytes, (SELECT r.id FROM record r"
-    " WHERE r.workload_id = :workload AND r.target_id = target.id AND r.rank_s IS NOT NULL"
-    " ORDER BY r.unraced, r.rank_s, r.id LIMIT 1) AS record_id FROM target WHERE arch = :arch"
+    " WHERE r.workload_id = :workload AND r.target_id = target.id AND r.cache = :cache"
+    " AND r.rank_s IS NOT NULL ORDER BY r.unraced, r.rank_s, r.id LIMIT 1) AS record_id"
+    " FROM target WHERE arch = :arch"
 )
 
 
@@ -77,29 +78,37 @@ class Shared:
 
 
 def find_best(
-    fetch: Fetch, workload_hash: str, target: Target | str | None, within: Match = Match.SAME_ARCH
+    fetch: Fetch,
+    workload_hash: str,
+    target: Target | str | None,
+    within: Match = Match.SAME_ARCH,
+    cache: str = "warm",
 ) -> Best | None:
     """The record to serve for a workload, from the closest target that has one.
 
     ``target`` is a target, the fingerprint of one that the database knows, or None for any. ``within``
-    is the loosest match that is still acceptable. Among equally close targets the fastest wins.
+    is the loosest match that is still acceptable. Among equally close targets the fastest wins. Only
+    records measured with the caches in the state ``cache`` count.
     """
+    wanted_of = {"workload": workload_hash, "cache": cache}
     shared = Shared(fetch)
     if target is None:
-        return _first(shared, fetch(BEST_OF_ALL, {"workload": workload_hash}), Match.ANY)
+        return _first(shared, fetch(BEST_OF_ALL, wanted_of), Match.ANY)
     fingerprint = target if isinstance(target, str) else target.fingerprint
-    rows = fetch(BEST_OF_TARGET, {"workload": workload_hash, "target": fingerprint})
+    rows = fetch(BEST_OF_TARGET, {**wanted_of, "target": fingerprint})
     if rows or within is Match.EXACT:
         return _first(shared, rows, Match.EXACT)
     wanted = shared.target(target) if isinstance(target, str) else target
     if wanted is None:
         return None
-    return _similar(fetch, shared, workload_hash, wanted, within)
+    return _similar(fetch, shared, wanted_of, wanted, within)
 
 
-def _similar(fetch: Fetch, shared: Shared, workload: str, wanted: Target, within: Match) -> Best | None:
+def _similar(
+    fetch: Fetch, shared: Shared, wanted_of: Mapping[str, Any], wanted: Target, within: Match
+) -> Best | None:
     found: list[tuple[tuple[Any, ...], Match, Mapping[str, Any]]] = []
-    for near in fetch(_SIMILAR, {"workload": workload, "arch": wanted.arch}):
+    for near in fetch(_SIMILAR, {**wanted_of, "arch": wanted.arch}):
         match = _match(near, wanted)
         if near["record_id"] is None or not within.covers(match):
             continue
@@ -130,6 +139,7 @@ def quick_best(
     workload_hash: str,
     target: Target | str | None = None,
     within: Match = Match.SAME_ARCH,
+    cache: str = "warm",
 ) -> Best | None:
     """``Store.best`` without opening a store. Never writes. The default database need not exist yet.
 
@@ -142,11 +152,11 @@ def quick_best(
     if path is not None:
         with contextlib.suppress(sqlite3.Error), _rows_of(path) as fetch:
             if fetch("SELECT 1 FROM alembic_version WHERE version_num = :head", {"head": HEAD}):
-                return find_best(fetch, workload_hash, target, within)
+                return find_best(fetch, workload_hash, target, within, cache)
     from tunesmith.db.store import open_store
 
     with open_store(url, create=False) as store:
-        return store.best(workload_hash, target, within)
+        return store.best(workload_hash, target, within, cache)
 
 
 @contextlib.contextmanager

@@ -176,6 +176,8 @@ record = sa.Table(
     # failures. Times of different races do not compare, hence only the latest one counts.
     sa.Column("rank_s", sa.Float(53)),
     sa.Column("unraced", sa.Boolean, nullable=False),
+    # The protocol's cache mode: times with cold caches do not compare with times with warm ones.
+    sa.Column("cache", sa.String(8), nullable=False, server_default="warm"),
     sa.Column("gflops", sa.Float(53)),
     sa.Column("schedule_hash", Id(64), nullable=False),
     sa.Column("schedule", Json, nullable=False),
@@ -187,35 +189,23 @@ record = sa.Table(
     sa.Column("created_at", UtcDateTime, nullable=False),
     # The how manieth of its job's it is: as many as the job counts, and none twice.
     sa.Column("seq", sa.Integer),
-    sa.Index("ix_record_history", "workload_id", "target_id", "created_at", "id"),
-    sa.Index("ix_record_workload", "workload_id", "created_at", "id"),
-    sa.Index("ix_record_target", "target_id", "created_at", "id"),
-    sa.Index("ix_record_job", "job_id", "created_at", "id"),
+    # With the status in all of them: a page of one status is a range, a page of all merges their ranges.
+    sa.Index("ix_record_history", "workload_id", "target_id", "status", "created_at", "id"),
+    sa.Index("ix_record_workload", "workload_id", "status", "created_at", "id"),
+    sa.Index("ix_record_target", "target_id", "status", "created_at", "id"),
+    sa.Index("ix_record_job", "job_id", "status", "created_at", "id"),
     sa.Index("ix_record_seq", "job_id", "seq", unique=True),
     sa.Index("ix_record_status", "status", "created_at", "id"),
-    sa.Index("ix_record_created", "created_at", "id"),
 )
 
 _served = sa.text("rank_s IS NOT NULL")
-sa.Index(
-    "ix_record_best",
-    record.c.workload_id,
-    record.c.target_id,
-    record.c.unraced,
-    record.c.rank_s,
-    record.c.id,
-    sqlite_where=_served,
-    postgresql_where=_served,
-)
-sa.Index(
-    "ix_record_fastest",
-    record.c.workload_id,
-    record.c.unraced,
-    record.c.rank_s,
-    record.c.id,
-    sqlite_where=_served,
-    postgresql_where=_served,
-)
+_rank = (record.c.cache, record.c.unraced, record.c.rank_s, record.c.id)
+for _name, _of in {
+    "ix_record_best": (record.c.workload_id, record.c.target_id),
+    "ix_record_fastest": (record.c.workload_id,),
+    "ix_record_job_best": (record.c.job_id,),
+}.items():
+    sa.Index(_name, *_of, *_rank, sqlite_where=_served, postgresql_where=_served)
 
 # A trained cost model: the file itself, and what decides whether it fits.
 model = sa.Table(

@@ -70,20 +70,44 @@ class Keyset:
         self._descending = descending
 
     def page(
-        self, session: ReadSession, query: sa.Select[Any], limit: int, cursor: str | None
+        self,
+        session: ReadSession,
+        query: sa.Select[Any],
+        limit: int,
+        cursor: str | None,
+        parts: Sequence[sa.ColumnElement[bool]] = (),
     ) -> tuple[Sequence[Row], str | None]:
-        """At most ``limit`` rows after ``cursor``, and the cursor of the next page if there is one."""
+        """At most ``limit`` rows after ``cursor``, and the cursor of the next page if there is one.
+
+        ``parts`` are conditions that split the rows among them, where an index has the order of each part
+        but none that of the whole: the first of every part are merged.
+        """
         if not 1 <= limit <= MAX_LIMIT:
             raise BadQuery(f"limit must be between 1 and {MAX_LIMIT}, not {limit}")
-        if cursor is not None:
-            query = query.where(self._after(cursor))
-        ordered = query.order_by(*(c.desc() if self._descending else c.asc() for c in self._columns))
-        rows = session.rows(ordered.limit(limit + 1))
+        wanted = query if cursor is None else query.where(self._after(cursor))
+        if parts:
+            wanted = query.where(self._columns[-1].in_(self._merged(wanted, limit + 1, parts)))
+        rows = session.rows(self._first(wanted, self._columns, limit + 1))
         if len(rows) <= limit:
             return rows, None
         last = rows[limit - 1]
         key = [_plain(last[column.key]) for column in self._columns]
         return rows[:limit], encode_cursor(self._digest, key)
+
+    def _first(
+        self, query: sa.Select[Any], columns: Sequence[sa.ColumnElement[Any]], count: int
+    ) -> sa.Select[Any]:
+        return query.order_by(*(c.desc() if self._descending else c.asc() for c in columns)).limit(count)
+
+    def _merged(
+        self, query: sa.Select[Any], count: int, parts: Sequence[sa.ColumnElement[bool]]
+    ) -> sa.Select[Any]:
+        """The unique keys of the first ``count`` rows, from the first ``count`` of each part."""
+        keys = query.with_only_columns(*self._columns, maintain_column_froms=True)
+        firsts = [self._first(keys.where(part), self._columns, count).subquery() for part in parts]
+        merged = sa.union_all(*(sa.select(first) for first in firsts)).subquery()
+        columns = [merged.c[column.key] for column in self._columns]
+        return self._first(sa.select(columns[-1]), columns, count)
 
     def _after(self, cursor: str) -> sa.ColumnElement[bool]:
         values = decode_cursor(cursor, self._digest)

@@ -115,14 +115,21 @@ class Store:
         self._database.write(lambda session: trials.set_race(session, times_s, job_id, fence))
 
     def best(
-        self, workload_hash: str, target: Target | str | None = None, within: Match = Match.SAME_ARCH
+        self,
+        workload_hash: str,
+        target: Target | str | None = None,
+        within: Match = Match.SAME_ARCH,
+        cache: str = "warm",
     ) -> Best | None:
         """What to serve, from the closest target that has a working record; O(log n).
 
         ``target`` is a target, the fingerprint of a known one, or None for the fastest of all targets.
-        ``within`` is the loosest match to accept. Failed trials are never served.
+        ``within`` is the loosest match to accept. Failed trials are never served, nor is a kernel measured
+        with cold caches where ``cache`` says warm: the order of kernels differs between the two.
         """
-        return self._database.read(lambda session: find_best(session.fetch, workload_hash, target, within))
+        return self._database.read(
+            lambda session: find_best(session.fetch, workload_hash, target, within, cache)
+        )
 
     def neighbours(self, workload: Workload, target: Target, limit: int = 8) -> list[Neighbour]:
         """The best of the same computation on other shapes, and on other targets of the architecture.
@@ -151,14 +158,18 @@ class Store:
         status: Status | None = None,
         job: str | None = None,
         order: Order = Order.CREATED,
+        cache: str = "warm",
         limit: int = 100,
         cursor: str | None = None,
     ) -> Page[Record]:
         """Records with these properties, page by page. Raises ``BadCursor``, ``BadQuery``.
 
-        ``Order.TIME`` leaves out failures and needs a workload or a job.
+        ``Order.TIME`` leaves out failures and what was measured with caches in another state than ``cache``
+        (whose times do not compare), and needs a workload or a job.
         """
-        chosen = RecordFilter(workload=workload, target=target, status=status, job=job, order=order)
+        chosen = RecordFilter(
+            workload=workload, target=target, status=status, job=job, order=order, cache=cache
+        )
         return self._database.read(lambda session: trials.list_records(session, chosen, limit, cursor))
 
     def summaries(
@@ -169,11 +180,14 @@ class Store:
         status: Status | None = None,
         job: str | None = None,
         order: Order = Order.CREATED,
+        cache: str = "warm",
         limit: int = 100,
         cursor: str | None = None,
     ) -> Page[RecordSummary]:
         """As ``records``, without schedules and samples."""
-        chosen = RecordFilter(workload=workload, target=target, status=status, job=job, order=order)
+        chosen = RecordFilter(
+            workload=workload, target=target, status=status, job=job, order=order, cache=cache
+        )
         return self._database.read(lambda session: trials.list_summaries(session, chosen, limit, cursor))
 
     def workload(self, workload_hash: str) -> Workload | None:

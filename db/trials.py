@@ -137,14 +137,15 @@ def set_race(
     if job_id is not None:
         _check_fence(_job_of(session, job_id), fence)
     entrants = [_entrant(session, record_id, time_s) for record_id, time_s in sorted(times_s.items())]
-    pairs = {(row["workload_id"], row["target_id"]) for row in entrants}
-    if len(pairs) != 1:
-        raise BadQuery("a race is between records of one workload and one target")
-    workload_id, target_id = pairs.pop()
+    kinds = {(row["workload_id"], row["target_id"], row["cache"]) for row in entrants}
+    if len(kinds) != 1:
+        raise BadQuery("a race is between records of one workload, one target and one state of the caches")
+    workload_id, target_id, cache = kinds.pop()
     flops = _flops(session, workload_id)
     raced = (
         _table.c.workload_id == workload_id,
         _table.c.target_id == target_id,
+        _table.c.cache == cache,
         _table.c.rank_s.is_not(None),
     )
     session.run(
@@ -170,9 +171,9 @@ def _entrant(session: WriteSession, record_id: str, time_s: float) -> Row:
     if not 0 < time_s < math.inf:
         raise ValueError(f"{time_s} s is not the time of a race")
     row = session.first(
-        sa.select(_table.c.id, _table.c.workload_id, _table.c.target_id, _table.c.rank_s).where(
-            _table.c.id == record_id
-        )
+        sa.select(
+            _table.c.id, _table.c.workload_id, _table.c.target_id, _table.c.cache, _table.c.rank_s
+        ).where(_table.c.id == record_id)
     )
     if row is None:
         raise NotFound("record", record_id)
@@ -244,31 +245,35 @@ class RecordFilter:
         status: Status | None = None,
         job: str | None = None,
         order: Order = Order.CREATED,
+        cache: str = "warm",
     ) -> None:
         if order is Order.TIME and workload is None and job is None:
             raise BadQuery(
                 "order by time needs a workload or a job: times of different workloads do not compare"
             )
         given = {"workload_id": workload, "target_id": target, "status": status, "job_id": job}
+        if order is Order.TIME:
+            given["cache"] = cache
         self.values = {name: plain_text(value) for name, value in given.items() if value is not None}
         self.order = order
 
-    @property
-    def keyset(self) -> Keyset:
-        query = {"of": "record", "order": self.order.value, **self.values}
+    def page(
+        self, session: ReadSession, query: sa.Select[Any], limit: int, cursor: str | None
+    ) -> tuple[Sequence[Row], str | None]:
+        """The rows of ``query`` that are meant; the indices by creation have the status before it."""
+        query = query.where(*(_table.c[name] == value for name, value in self.values.items()))
+        bound = {"of": "record", "order": self.order.value, **self.values}
         if self.order is Order.TIME:
             key = {"unraced": bool, "rank_s": float, "id": str}
-            return Keyset(query, [_table.c[name] for name in key], list(key.values()), descending=False)
-        return Keyset(query, [_table.c.created_at, _table.c.id], [dt.datetime, str], descending=True)
-
-    @property
-    def clauses(self) -> list[sa.ColumnElement[bool]]:
-        served = [_table.c.rank_s.is_not(None)] if self.order is Order.TIME else []
-        return served + [_table.c[name] == value for name, value in self.values.items()]
+            keyset = Keyset(bound, [_table.c[name] for name in key], list(key.values()), descending=False)
+            return keyset.page(session, query.where(_table.c.rank_s.is_not(None)), limit, cursor)
+        keyset = Keyset(bound, [_table.c.created_at, _table.c.id], [dt.datetime, str], descending=True)
+        parts = [] if "status" in self.values else [_table.c.status == status.value for status in Status]
+        return keyset.page(session, query, limit, cursor, parts)
 
 
 def list_records(session: ReadSession, chosen: RecordFilter, limit: int, cursor: str | None) -> Page[Record]:
-    rows, following = chosen.keyset.page(session, sa.select(*_columns).where(*chosen.clauses), limit, cursor)
+    rows, following = chosen.page(session, sa.select(*_columns), limit, cursor)
     return Page(tuple(_records(session, rows)), following)
 
 
@@ -287,9 +292,8 @@ def list_summaries(
     query = (
         sa.select(*columns, error, models.workload.c.name.label("workload_name"))
         .join_from(_table, models.workload, models.workload.c.id == _table.c.workload_id)
-        .where(*chosen.clauses)
     )
-    rows, following = chosen.keyset.page(session, query, limit, cursor)
+    rows, following = chosen.page(session, query, limit, cursor)
     return Page(tuple(_summary(row) for row in rows), following)
 
 

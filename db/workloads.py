@@ -90,7 +90,9 @@ def _fastest_id() -> Any:
     record = models.record
     return (
         sa.select(record.c.id)
-        .where(record.c.workload_id == _table.c.id, record.c.rank_s.is_not(None))
+        .where(
+            record.c.workload_id == _table.c.id, record.c.cache == "warm", record.c.rank_s.is_not(None)
+        )
         .order_by(record.c.unraced, record.c.rank_s, record.c.id)
         .limit(1)
         .scalar_subquery()

@@ -63,8 +63,8 @@ class JobStore:
     def neighbours(self, workload: Workload, target: Target, limit: int = 8) -> list[Neighbour]:
         return patiently(lambda: self._store.neighbours(workload, target, limit), self._over)
 
-    def best(self, workload_hash: str, target: Target) -> Best | None:
-        return patiently(lambda: self._store.best(workload_hash, target), self._over)
+    def best(self, workload_hash: str, target: Target, *, cache: str) -> Best | None:
+        return patiently(lambda: self._store.best(workload_hash, target, cache=cache), self._over)
 
     def set_race(self, times_s: Mapping[str, float], *, job_id: str | None = None) -> None:
         def act() -> None:

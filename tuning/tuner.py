@@ -59,7 +59,7 @@ class Served(Interface):
 class Store(TrialStore, NeighbourStore, Interface):
     """What tuning needs of a database. Called from the tuner's thread; every ``add`` is durable."""
 
-    def best(self, workload_hash: str, target: Target) -> Served | None: ...
+    def best(self, workload_hash: str, target: Target, *, cache: str) -> Served | None: ...
     def set_race(self, times_s: Mapping[str, float], *, job_id: str | None = None) -> None: ...
 
 
@@ -262,7 +262,7 @@ class Session:
 
     def _recall(self) -> None:
         """The best is what the store serves, if that is one of ours: it may have won a race."""
-        served = self.store.best(self.workload.hash, self.target)
+        served = self.store.best(self.workload.hash, self.target, cache=self.options.protocol.cache)
         if served is not None and served.record.id in {r.id for r in self.state.records}:
             self.state.best = _with_times(served.record, (served.time_s,))
 

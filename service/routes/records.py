@@ -1,6 +1,6 @@
 """Records, workloads and targets: what has been measured."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Response
 
@@ -48,15 +48,24 @@ def list_records(
     status: Annotated[Status | None, Query()] = None,
     job: Key = None,
     order: Annotated[Order, Query()] = Order.CREATED,
+    cache: Annotated[Literal["warm", "cold"], Query()] = "warm",
     limit: Limit = 100,
     cursor: Cursor = None,
 ) -> RecordList:
     """Summaries of records, newest first; with `order=time` as served, fastest first.
 
-    `order=time` leaves out failed trials and needs a workload or a job.
+    `order=time` needs a workload or a job, and leaves out failed trials and those measured with caches in
+    another state than `cache`.
     """
     page = here.store.summaries(
-        workload=workload, target=target, status=status, job=job, order=order, limit=limit, cursor=cursor
+        workload=workload,
+        target=target,
+        status=status,
+        job=job,
+        order=order,
+        cache=cache,
+        limit=limit,
+        cursor=cursor,
     )
     items = [RecordSummaryView.model_validate(item) for item in page.items]
     return RecordList(items=items, next_cursor=page.next_cursor)

@@ -3,9 +3,10 @@
 import db_samples as samples
 import pytest
 
-from tunesmith.db import BadQuery, JobSpec, Match, NotFound, Order, Store
-from tunesmith.records import Record
+from tunesmith.db import BadQuery, JobSpec, Match, NotFound, Order, Store, quick_best
+from tunesmith.records import Protocol, Record
 
+COLD = Protocol(cache="cold")
 HASH = samples.WORKLOAD.hash
 OTHER_MACHINE = samples.target(model="Xeon 2", l3_bytes=1)
 OTHER_CPU = samples.target(cpu="icelake-server")
@@ -102,8 +103,37 @@ def test_races_are_by_target(store: Store) -> None:
     store.set_race({there.id: 3e-3})
     best = store.best(HASH, samples.TARGET)
     assert best is not None and best.raced
-    with pytest.raises(BadQuery, match="one workload and one target"):
+    with pytest.raises(BadQuery, match="one workload, one target"):
         store.set_race({here.id: 1e-3, there.id: 1e-3})
+
+
+def test_cold_and_warm_caches_do_not_mix(store: Store) -> None:
+    """A kernel that loses with warm caches may win with cold ones: their times do not compare."""
+    warm, cold = add(store, 2e-3), add(store, 1e-3, protocol=COLD)
+    other = add(store, 3e-3, protocol=COLD, target=OTHER_CPU)
+
+    for place, how in ((samples.TARGET, Match.EXACT), (None, Match.ANY)):
+        assert served(store, place) == (warm.id, how)
+        assert served(store, place, cache="cold") == (cold.id, how)
+    assert served(store, OTHER_CPU) == (warm.id, Match.SAME_ARCH), "of another CPU, but warm"
+    assert served(store, OTHER_CPU, cache="cold") == (other.id, Match.EXACT)
+    quick = quick_best(store.url, HASH, samples.TARGET, cache="cold")
+    assert quick is not None and quick.record == cold
+    assert store.workloads().items[0].best_record_id == warm.id
+    for cache, ids in {"warm": [warm.id], "cold": [cold.id, other.id]}.items():
+        page = store.records(workload=HASH, order=Order.TIME, cache=cache)
+        assert [r.id for r in page.items] == ids
+
+
+def test_races_are_by_state_of_the_caches(store: Store) -> None:
+    warm, cold = add(store, 2e-3), add(store, 1e-3, protocol=COLD)
+    store.set_race({warm.id: 2e-3})
+    store.set_race({cold.id: 1e-3})
+    for cache in ("warm", "cold"):
+        best = store.best(HASH, samples.TARGET, cache=cache)
+        assert best is not None and best.raced, "the other's race took nothing from it"
+    with pytest.raises(BadQuery, match="state of the caches"):
+        store.set_race({warm.id: 1e-3, cold.id: 1e-3})
 
 
 def test_a_race_needs_working_records(store: Store) -> None:

@@ -1,19 +1,17 @@
 """Neighbours: who they are, in which order, and that older databases know them too."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 
 import db_samples as samples
 import pytest
-import sqlalchemy as sa
-from alembic import command
+from old_databases import old_database
 
 from tunesmith.db import Match, Store, open_store
-from tunesmith.db.engine import Database
+from tunesmith.db.codec import workload_row
 from tunesmith.frontend import operator
 from tunesmith.ir import canonical, extents, program_to_json, structure_hash, workload_hash
-from tunesmith.records import Record, Workload, log_distance
+from tunesmith.records import Record, Workload, log_distance, utc_now
 
 SAME_ARCH = samples.target(cpu="haswell", vector_bytes=32)
 OTHER_ARCH = samples.target(triple="aarch64-unknown-linux-gnu")
@@ -97,44 +95,19 @@ def _limited(side: str, order: str) -> str:
     )
 
 
-def old_database(url: str, programs: dict[str, str]) -> None:
-    """One of the first schema, with a workload for each document."""
-    from alembic.config import Config
-
-    from tunesmith.db.schema import _MIGRATIONS
-
-    if url.startswith("sqlite"):
-        open(url.removeprefix("sqlite:///"), "w").close()
-    database = Database(url)
-    config = Config()
-    config.set_main_option("script_location", str(_MIGRATIONS))
-    engine = database.engine.execution_options(tunesmith_write=True)
-    with engine.begin() as connection:
-        config.attributes["connection"] = connection
-        command.upgrade(config, "0001")
-        for key, program in programs.items():
-            connection.execute(
-                sa.text(
-                    "INSERT INTO workload (id, structure, name, program, flops, min_bytes, dtype, created_at)"
-                    f" VALUES (:id, :structure, 'matmul', {_json(url)}, 1, 1, 'f32', :now)"
-                ),
-                {"id": key, "structure": STRUCTURE, "program": program, "now": "2026-01-01T00:00:00.000000Z"},
-            )
-    database.close()
-
-
-def _json(url: str) -> str:
-    return ":program" if url.startswith("sqlite") else "CAST(:program AS jsonb)"
-
-
 PROGRAMS = {text: operator(text) for text in ("matmul(64,48,32)", "matmul(64,48,16)", "matmul(8,9,10)")}
 STRUCTURE = structure_hash(PROGRAMS["matmul(8,9,10)"])
 
 
 def test_older_databases_learn_the_extents_of_their_workloads(url: str) -> None:
     known = {workload_hash(p): p for p in PROGRAMS.values()}
-    documents = {key: json.dumps(program_to_json(p)) for key, p in known.items()}
-    old_database(url, {**documents, "unreadable": '{"version": 99}'})
+    documents = {key: program_to_json(p) for key, p in known.items()} | {"unreadable": {"version": 99}}
+    rows = [
+        {**workload_row(replace(samples.WORKLOAD, hash=key, structure=STRUCTURE, program=document)),
+         "created_at": utc_now()}
+        for key, document in documents.items()
+    ]  # fmt: skip
+    old_database(url, "0001", {"workload": rows})
     with open_store(url) as store:
         for key, program in known.items():
             workload = store.workload(key)
