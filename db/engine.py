@@ -13,8 +13,8 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Connection, Engine
 
-from tunesmith.db.errors import DatabaseUnavailable
-from tunesmith.db.faults import is_transient, translate
+from tunesmith.db.errors import BadQuery, DatabaseUnavailable
+from tunesmith.db.faults import UNSTORABLE, is_transient, translate
 from tunesmith.db.raw import compact_json, connect_sqlite
 from tunesmith.db.urls import sqlite_path
 
@@ -72,7 +72,8 @@ class Database:
 
     ``read`` and ``write`` run a function inside a transaction and return what it returns. ``write``
     runs it again (up to five times) when the database says so, hence the function must not have
-    effects elsewhere. Both raise only ``StoreError`` for faults of the database.
+    effects elsewhere. Both raise only ``StoreError`` for faults of the database, ``BadQuery`` for values that
+    it cannot hold.
     """
 
     def __init__(self, url: str, *, read_only: bool = False, busy_timeout_s: float = 20.0) -> None:
@@ -120,6 +121,12 @@ class Database:
                 if not is_transient(fault) or not left or time.monotonic() > deadline:
                     raise error from fault
                 time.sleep(random.uniform(0.01, 0.1) * (_TRIES - left))
+            except sa.exc.StatementError as fault:  # raised while values were made ready
+                if not isinstance(fault.orig, OverflowError | UnicodeError):
+                    raise
+                raise BadQuery(UNSTORABLE) from fault
+            except UnicodeEncodeError as fault:
+                raise BadQuery(UNSTORABLE) from fault
         raise AssertionError("the last try returns or raises")
 
     def _sqlite_engine(self) -> Engine:

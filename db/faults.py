@@ -2,9 +2,11 @@
 
 import sqlalchemy as sa
 
-from tunesmith.db.errors import DatabaseLocked, DatabaseUnavailable, StoreError
+from tunesmith.db.errors import BadQuery, DatabaseLocked, DatabaseUnavailable, StoreError
 
-__all__ = ["is_transient", "translate"]
+__all__ = ["UNSTORABLE", "is_transient", "translate"]
+
+UNSTORABLE = "a text or number is none that the database can hold: a null or half character, a year 0"
 
 _LOCKED = ("SQLITE_BUSY", "SQLITE_LOCKED")
 _POSTGRES_LOCKED = ("40001", "40P01", "55P03", "57014")
@@ -34,6 +36,8 @@ def translate(fault: sa.exc.DBAPIError, where: str) -> StoreError | None:
     """The domain's error, or None for a fault that is our own mistake (bad SQL, broken constraint)."""
     if is_transient(fault):
         return DatabaseLocked(f"{where} is locked by another process. Repeat, or stop the other process.")
+    if isinstance(fault, sa.exc.DataError):
+        return BadQuery(UNSTORABLE)
     name = _sqlite_name(fault)
     for prefix, advice in _ADVICE.items():
         if name.startswith(prefix):

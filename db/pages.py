@@ -15,7 +15,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from tunesmith.db.codec import parse_time, time_text
+from tunesmith.db.codec import plain_text, time_text
 from tunesmith.db.engine import ReadSession, Row
 from tunesmith.db.errors import BadCursor, BadQuery
 
@@ -124,11 +124,11 @@ def _plain(value: Any) -> Any:
 
 
 def _typed(value: Any, kind: type) -> Any:
-    if kind is dt.datetime and type(value) is str:
-        with contextlib.suppress(ValueError):
-            value = parse_time(value)
-    if kind is dt.datetime and isinstance(value, dt.datetime) and value.tzinfo is None:
-        raise BadCursor("the cursor is damaged; start again without one")
-    if type(value) is not kind:
+    """As the column has it. Cursors are no secret, so anything may stand in one."""
+    if kind is dt.datetime and isinstance(value, str):
+        with contextlib.suppress(ValueError, OverflowError):
+            instant = dt.datetime.fromisoformat(value)
+            value = instant.astimezone(dt.UTC) if instant.tzinfo else None
+    if type(value) is not kind or (isinstance(value, str) and plain_text(value) != value):
         raise BadCursor("the cursor is damaged; start again without one")
     return value

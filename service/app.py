@@ -53,6 +53,7 @@ def create_app(settings: Settings) -> FastAPI:
         lifespan=_lifespan,
         docs_url=None,  # these pages load scripts from a foreign server
         redoc_url=None,
+        redirect_slashes=False,
         generate_unique_id_function=_operation_id,
         responses=_PROBLEMS,
     )

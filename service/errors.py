@@ -22,6 +22,7 @@ from tunesmith.db import (
     VersionMismatch,
 )
 from tunesmith.ir import LimitError, ProgramError, TunesmithError
+from tunesmith.service.methods import allowed_methods
 
 __all__ = [
     "PROBLEMS",
@@ -158,7 +159,9 @@ def _http(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     title = HTTPStatus(error.status_code).phrase
     kind = ProblemType(title.lower().replace(" ", "-"), error.status_code, title)
-    headers = dict(error.headers) if error.headers else None
+    headers = dict(error.headers) if error.headers else {}
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        headers["Allow"] = ", ".join(allowed_methods(request.app, request.url.path))
     return problem(kind, str(error.detail), _trace_id(request), headers)
 
 

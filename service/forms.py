@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from tunesmith.db import Scope
 from tunesmith.records import Status
+from tunesmith.service.lines import Line
 
 __all__ = [
     "KeyList",
@@ -20,7 +21,7 @@ __all__ = [
     "UploadResult",
 ]
 
-_Short = Annotated[str, Field(max_length=256)]
+_Short = Annotated[Line, Field(max_length=256)]
 _Count = Annotated[int, Field(ge=0, lt=1 << 63)]
 _Seconds = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
 
@@ -28,7 +29,7 @@ _Seconds = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
 class KeyRequest(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
-    name: str = Field(min_length=1, max_length=100, description="What it is for, or whose it is.")
+    name: Line = Field(min_length=1, max_length=100, description="What it is for, or whose it is.")
     scopes: list[Scope] = Field(min_length=1, max_length=4)
     expires_in_s: float | None = Field(None, gt=0, le=10 * 366 * 86400, description="Without it, never.")
 
@@ -90,9 +91,9 @@ class _PeaksUpload(BaseModel):
 
 
 class _TargetUpload(BaseModel):
-    triple: str = Field(min_length=1, max_length=128)
-    cpu: str = Field(max_length=64)
-    features: str = Field(max_length=8192)
+    triple: str = Field(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9_.-]*$")
+    cpu: str = Field(max_length=64, pattern=r"^[A-Za-z0-9_.-]*$")
+    features: str = Field(max_length=8192, pattern=r"^([+-][A-Za-z0-9_.-]+(,[+-][A-Za-z0-9_.-]+)*)?$")
     model: _Short
     cores: int = Field(ge=1, le=1 << 16)
     threads: int = Field(ge=1, le=1 << 16)

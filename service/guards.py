@@ -44,7 +44,7 @@ class Trace:
 
 
 class HostGuard:
-    """Refuses requests under foreign names, and changes asked for by foreign web pages.
+    """Refuses foreign names, changes asked for by foreign web pages, and paths that nothing has.
 
     A page of another site can make a browser send requests here, and by DNS rebinding even read the
     answers; but it cannot make the browser name a host or an origin other than its own.
@@ -63,6 +63,9 @@ class HostGuard:
         await problem(*refusal, trace_id=scope["trace_id"])(scope, receive, send)
 
     def _refusal(self, scope: Scope) -> tuple[ProblemType, str] | None:
+        if not scope["path"].isprintable():  # routes and permissions could disagree on what it names
+            kind = ProblemType("bad-path", 400, "The path cannot be that of anything")
+            return kind, "The path holds control characters."
         headers = Headers(scope=scope)
         named = headers.getlist("host")
         if len(named) != 1 or not self._allowed(f"//{named[0]}"):

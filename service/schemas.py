@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from tunesmith.db import JobState, Match, TaskState
 from tunesmith.records import Status
+from tunesmith.service.lines import Line
 
 __all__ = [
     "AdviceView",
@@ -67,8 +68,10 @@ class TaskRequest(_Body):
 
     program: ProgramText | None = None
     operator: OperatorText | None = None
-    weight: float = Field(1.0, gt=0, le=1e9, description="How often a call of the whole calls it.")
-    name: str | None = Field(None, max_length=200)
+    weight: float = Field(
+        1.0, strict=True, gt=0, le=1e9, description="How often a call of the whole calls it."
+    )
+    name: Line | None = Field(None, max_length=200)
 
     @model_validator(mode="after")
     def _one_source(self) -> "TaskRequest":
@@ -89,12 +92,16 @@ class JobRequest(_Body):
         max_length=256,
         description="Several computations, such as a model's layers, tuned under one budget.",
     )
-    priority: int = Field(0, ge=-1000, le=1000, description="The most urgent first, of these the oldest.")
-    trials: int | None = Field(None, ge=1, le=100_000, description="Budget in measured candidates.")
-    seconds: float | None = Field(None, gt=0, le=7 * 86400, description="Budget in time.")
-    threads: int = Field(1, ge=1, description="Threads that the kernel may use.")
-    seed: int = Field(0, ge=0, lt=1 << 63)
-    fresh: bool = Field(False, description="Leave out of account what is recorded already.")
+    priority: int = Field(
+        0, strict=True, ge=-1000, le=1000, description="The most urgent first, of these the oldest."
+    )
+    trials: int | None = Field(
+        None, strict=True, ge=1, le=100_000, description="Budget in measured candidates."
+    )
+    seconds: float | None = Field(None, strict=True, gt=0, le=7 * 86400, description="Budget in time.")
+    threads: int = Field(1, strict=True, ge=1, description="Threads that the kernel may use.")
+    seed: int = Field(0, strict=True, ge=0, lt=1 << 63)
+    fresh: bool = Field(False, strict=True, description="Leave out of account what is recorded already.")
     cache: Literal["warm", "cold"] = Field("warm", description="State of the caches when a call is timed.")
 
     @model_validator(mode="after")

@@ -22,6 +22,7 @@ __all__ = ["ModelFacts", "check_model"]
 _MEMORY_BYTES = 8 << 30  # of address space: libraries and thread stacks reserve most of it
 _CPU_S = 20
 _PATIENCE_S = 60.0
+_ZIP = b"PK\x03\x04"
 _MOST_ABOUT = 1 << 16  # characters
 
 
@@ -38,6 +39,8 @@ def check_model(data: bytes) -> ModelFacts:
     """Raises ``ModelError`` for bytes that are no model of this version's features."""
     if len(data) > MAX_BYTES:
         raise ModelError(f"a model has at most {MAX_BYTES} bytes, this one {len(data)}")
+    if not data.startswith(_ZIP):
+        raise ModelError("the file cannot be read as a model: it is no zip archive")
     with tempfile.TemporaryDirectory(prefix="tunesmith-") as folder:
         path = Path(folder) / "model"
         path.write_bytes(data)

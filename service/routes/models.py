@@ -18,6 +18,7 @@ from tunesmith.service.context import (
     etag_matches,
 )
 from tunesmith.service.forms import ModelList, ModelView
+from tunesmith.service.lines import Line
 from tunesmith.service.once import once
 
 __all__ = ["get_model", "get_model_data", "list_models", "router", "upload_model"]
@@ -35,7 +36,7 @@ async def upload_model(
     here: Here,
     who: Who,
     request: Request,
-    name: Annotated[str, Query(min_length=1, max_length=100)],
+    name: Annotated[Line, Query(min_length=1, max_length=100)],
     idempotency_key: IdempotencyKey = None,
 ) -> ModelView:
     """Keep a model as `tunesmith train --out` writes it. The bytes are parsed in a process of their own.

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "db")]  # for harness, fake_tuner and db_samples
+sys.path[:0] = [str(HERE), str(HERE.parent / "db")]  # for harness, fake_tuner, db_samples and fresh
+
+from fresh import FreshSchema, needs_postgres  # noqa: E402
 
 
 @pytest.fixture
@@ -18,6 +20,16 @@ def start(tmp_path: Path) -> Callable[..., Any]:
     from harness import Running, made_up_settings
 
     return partial(Running, made_up_settings(f"sqlite:///{tmp_path}/test.db"))
+
+
+@pytest.fixture(scope="module", params=["sqlite", pytest.param("postgresql", marks=needs_postgres)])
+def any_url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """An empty database of either kind."""
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path_factory.mktemp('db')}/test.db"
+        return
+    with FreshSchema() as url:
+        yield url
 
 
 @pytest.fixture
