@@ -230,7 +230,7 @@ class Worker:
     def _may_move(self, stage: Stage, axis: str) -> bool:
         state, done = self.shaper.state, self._done(stage, axis)
         plan = state.plans[stage.name]
-        if any(state.is_reduce_loop(stage, x) for x in done):
+        if plan.leader is not None or any(state.is_reduce_loop(stage, x) for x in done):
             return False
         if stage.reducer is not None and any(plan.kind(x) is LoopKind.PARALLEL for x in done):
             return False

@@ -61,6 +61,11 @@ class Frame:
     def variable(self, loop: str) -> str:
         return f"{self.stage.name}.{loop}"
 
+    @property
+    def outermost(self) -> str:
+        """The variable of the outermost loop."""
+        return self.variable(self.plan.loops[0])
+
     def replace_form(self, old: Affine, new: Affine) -> "Frame":
         """Put ``new`` for every multiple of ``old`` in the axes' values and in the conditions on them."""
         return replace(
@@ -69,8 +74,8 @@ class Frame:
             conditions=tuple(replace(c, form=exchange(c.form, old, new)) for c in self.conditions),
         )
 
-    def fix(self, name: str, value: int) -> "Frame":
-        at = {name: constant(value)}
+    def fix(self, name: str, value: Affine) -> "Frame":
+        at = {name: value}
         return replace(
             self,
             values={a: v.substitute(at) for a, v in self.values.items()},

@@ -55,7 +55,8 @@ def _plan(state: State, plan: Plan, extents: _Extents, stage: str) -> Hashable:
         if isinstance(d, SplitInfo) and (plan.at is not None or mine[d.parent] % prod(d.factors))
     )
     at = None if plan.at is None else _place(state, extents, ".".join(plan.at))
-    return loops, tails, at, plan.stream
+    joined = plan.leader and (plan.loops[0], plan.leader, state.plans[plan.leader].loops[0])
+    return loops, tails, at, plan.stream, joined
 
 
 def _place(state: State, extents: _Extents, at: str) -> str:

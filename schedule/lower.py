@@ -8,7 +8,7 @@ goes on inside. Everything that varies from place to place travels in an immutab
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from tunesmith.ir.affine import Affine, var
+from tunesmith.ir.affine import Affine, constant, var
 from tunesmith.ir.expr import Const, Expr
 from tunesmith.ir.loopnest import (
     Alloc,
@@ -27,6 +27,7 @@ from tunesmith.ir.loopnest import (
 from tunesmith.ir.program import Program, Stage
 from tunesmith.schedule.bodies import body_at, settled_guard, without_needless_guards
 from tunesmith.schedule.frame import Bound, Condition, Frame, Span, make_frame
+from tunesmith.schedule.joins import check_iterations, check_order
 from tunesmith.schedule.limits import Budget, Limits
 from tunesmith.schedule.packing import pack_operand
 from tunesmith.schedule.regions import region_of, whole_spans
@@ -68,8 +69,10 @@ class _Lowering:
         scope, copies, temps = self._packs(scope, ROOT)
         body = list(copies)
         for stage in program.stages:
-            if self.state.plans[stage.name].at is None:
-                body.extend(self._stage(scope, stage, whole_spans(stage)))
+            plan = self.state.plans[stage.name]
+            if plan.at is None:
+                if plan.leader is None:
+                    body.extend(self._stages(scope, {s: whole_spans(s) for s in self._group(stage.name)}))
                 if stage.name not in program.outputs:
                     temps.append(Buffer(stage.name, stage.shape, stage.dtype, Role.TEMP))
         inputs = [Buffer(t.name, t.shape, t.dtype, Role.INPUT, t.const) for t in program.inputs]
@@ -92,34 +95,67 @@ class _Lowering:
 
     # -- one stage --------------------------------------------------------------------------------------
 
-    def _stage(self, scope: Scope, stage: Stage, spans: Mapping[str, Span]) -> tuple[Stmt, ...]:
-        frame = make_frame(stage, self.state.plans[stage.name], spans, scope.known)
-        scope = scope.with_frame(frame)
-        return self._entered(scope.put(without_needless_guards(self.state, scope, frame)), stage)
+    def _group(self, leader: str) -> tuple[Stage, ...]:
+        """A stage and those that run along with it."""
+        return tuple(self.state.program.stage(n) for n in (leader, *self.state.followers.get(leader, ())))
 
-    def _entered(self, scope: Scope, stage: Stage) -> tuple[Stmt, ...]:
-        """A stage, after what the loops around it decide about its tails."""
-        loops = scope.frames[stage.name].plan.loops
-        settled = settle(self.state, scope, stage.name, loops, lambda sc: self._entered(sc, stage))
-        if settled is not None:
-            return settled
+    def _stages(self, scope: Scope, group: Mapping[Stage, Mapping[str, Span]]) -> tuple[Stmt, ...]:
+        """A leader and its followers over the regions that are needed of them."""
+        for stage, spans in group.items():
+            frame = make_frame(stage, self.state.plans[stage.name], spans, scope.known)
+            scope = scope.with_frame(frame)
+            scope = scope.put(without_needless_guards(self.state, scope, frame))
+        check_order(scope, tuple(group))
+        return self._entered(scope, tuple(group))
+
+    def _entered(self, scope: Scope, group: tuple[Stage, ...]) -> tuple[Stmt, ...]:
+        """Stages after what the loops around them decide about their tails. What reduces in its outermost
+        loop is set to the identity before it."""
+        for stage in group:
+            loops = scope.frames[stage.name].plan.loops
+            settled = settle(self.state, scope, stage.name, loops, lambda sc: self._entered(sc, group))
+            if settled is not None:
+                return settled
+        out: tuple[Stmt, ...] = ()
+        for stage in group:
+            if stage.reducer is not None and self._spatial_loops(stage) == 0:
+                out += self._identity(scope, stage)
+                scope = _where_terms_are(scope, stage)
+        return out + self._together(scope, group)
+
+    def _together(self, scope: Scope, group: tuple[Stage, ...]) -> tuple[Stmt, ...]:
+        for stage in group:
+            loops = scope.frames[stage.name].plan.loops
+            settled = settle(self.state, scope, stage.name, loops, lambda sc: self._together(sc, group))
+            if settled is not None:
+                return settled
+        return self._open(scope, group[0].name, *self._loops(group[0]))
+
+    def _loops(self, stage: Stage) -> tuple[tuple[str, ...], Leaf]:
+        """The loops to open around what a stage does, and that: an update where the outermost one reduces."""
+        loops, n = self.state.plans[stage.name].loops, self._spatial_loops(stage)
         if stage.reducer is None:
-            return self._open(scope, stage.name, loops, self._store(stage))
-        return self._reduce(scope, stage)
+            return loops, self._store(stage)
+        if n == 0:
+            return loops, self._update(stage)
+        return loops[:n], lambda sc: self._reduce(sc, stage, loops[n:])
 
-    def _reduce(self, scope: Scope, stage: Stage) -> tuple[Stmt, ...]:
-        """Set to the identity just outside the first reduce loop, then update."""
+    def _spatial_loops(self, stage: Stage) -> int:
+        """Loops outside of the first one that reduces."""
+        loops = self.state.plans[stage.name].loops
+        return next((n for n, x in enumerate(loops) if self.state.is_reduce_loop(stage, x)), len(loops))
+
+    def _reduce(self, scope: Scope, stage: Stage, loops: tuple[str, ...]) -> tuple[Stmt, ...]:
+        """Set to the identity, then updated in these loops."""
+        return self._identity(scope, stage) + self._updates(_where_terms_are(scope, stage), stage, loops)
+
+    def _identity(self, scope: Scope, stage: Stage) -> tuple[Stmt, ...]:
         assert stage.reducer is not None
-        loops = scope.frames[stage.name].plan.loops
-        first = next(i for i, x in enumerate(loops) if self.state.is_reduce_loop(stage, x))
-        spatial = tuple(x for x in loops[first:] if not self.state.is_reduce_loop(stage, x))
-        identity = Const(stage.reducer.identity)
-
-        def inside(sc: Scope) -> tuple[Stmt, ...]:
-            init = self._open(sc, stage.name, spatial, self._store(stage, identity), attach=False)
-            return init + self._updates(_where_terms_are(sc, stage), stage, loops[first:])
-
-        return self._open(scope, stage.name, loops[:first], inside)
+        inner = scope.frames[stage.name].plan.loops[self._spatial_loops(stage) :]
+        spatial = tuple(x for x in inner if not self.state.is_reduce_loop(stage, x))
+        return self._open(
+            scope, stage.name, spatial, self._store(stage, Const(stage.reducer.identity)), attach=False
+        )
 
     def _updates(self, scope: Scope, stage: Stage, loops: tuple[str, ...]) -> tuple[Stmt, ...]:
         settled = settle(self.state, scope, stage.name, loops, lambda sc: self._updates(sc, stage, loops))
@@ -170,7 +206,7 @@ class _Lowering:
         loop, rest = loops[0], loops[1:]
 
         def inside(sc: Scope) -> tuple[Stmt, ...]:
-            return self._settle(sc, name, loop, rest, leaf, attach)
+            return self._iteration(sc, name, loop, rest, leaf, attach)
 
         if frame.plan.leaves(loop) != (loop,):
             return self._open_fused(scope, frame, loop, inside)
@@ -178,10 +214,12 @@ class _Lowering:
         kind = frame.plan.kind(loop)
         extent, limits, facts = clamp(scope, frame, variable, kind)
         first, more = starts(scope, frame, variable, kind)
+        if attach:
+            check_iterations(scope, self._followers(name, loop), extent, bool(limits or first))
         if extent <= 0:
             return ()
         if extent == 1 and not limits and not first:
-            return inside(scope.fix(name, variable, 0))
+            return inside(scope.fix(name, variable, constant(0)))
         if kind is LoopKind.VECTOR:
             self.budget.check_lanes(variable, extent)
         full = extent if limits or first else full_trips(self.state, scope, name, loops, extent)
@@ -202,7 +240,7 @@ class _Lowering:
         lets = _recovered(frame, loop)
         trips = {let.var: frame.extents[let.var.removeprefix(f"{frame.stage.name}.")] for let in lets}
         for name in (n for n, trip in {variable: extent, **trips}.items() if trip == 1):
-            scope = scope.fix(frame.stage.name, name, 0)
+            scope = scope.fix(frame.stage.name, name, constant(0))
         if extent == 1:
             return inside(scope)
         known = scope.known.with_range(variable, 0, extent - 1)
@@ -224,11 +262,31 @@ class _Lowering:
         name = frame.stage.name
         out: tuple[Stmt, ...] = ()
         if full:
-            bound = replace(frame.bounds[variable], extent=full)
-            whole = scope.put(replace(frame, bounds={**frame.bounds, variable: bound}))
+            whole = scope.shorten(name, variable, full)
+            for follower in self._followers(name, loops[0]) if attach else ():
+                mine = scope.frames[follower.name].outermost
+                whole = whole.shorten(follower.name, mine, full)
             out = self._open(whole, name, loops, leaf, attach)
         for trip in range(full, extent):
-            out += self._settle(scope.fix(name, variable, trip), name, loops[0], loops[1:], leaf, attach)
+            here = scope.fix(name, variable, constant(trip))
+            out += self._iteration(here, name, loops[0], loops[1:], leaf, attach)
+        return out
+
+    def _followers(self, name: str, loop: str) -> tuple[Stage, ...]:
+        """The stages that run along in this loop."""
+        return self._group(name)[1:] if loop == self.state.plans[name].loops[0] else ()
+
+    def _iteration(
+        self, scope: Scope, name: str, loop: str, rest: tuple[str, ...], leaf: Leaf, attach: bool
+    ) -> tuple[Stmt, ...]:
+        """One iteration of a freshly opened loop: its stage's part, then those of its followers."""
+        out = self._settle(scope, name, loop, rest, leaf, attach)
+        leading = scope.frames[name].variable(loop)
+        for stage in self._followers(name, loop) if attach else ():
+            mine = scope.frames[stage.name].outermost
+            along = scope.fix(stage.name, mine, scope.fixed.get(leading, var(leading)))
+            (own, *inner), do = self._loops(stage)
+            out += self._settle(along, stage.name, own, tuple(inner), do, attach)
         return out
 
     def _settle(
@@ -284,16 +342,22 @@ class _Lowering:
             return go_on(scope)
         self.budget.check_depth(scope.depth + len(names))
         scope = scope.deeper()
-        stage = self.state.program.stage(names[0])
-        spans = region_of(self.state, scope, stage)
-        mine = [spans[a.name] for a in stage.axes]
-        order = self.state.storage_order(stage)
-        buffer = Buffer(stage.name, tuple(mine[d].extent for d in order), stage.dtype, Role.LOCAL)
-        self.budget.spend_stack(buffer)
-        place = Place(buffer.name, tuple(s.base for s in mine), order)
-        inside = replace(scope, places={**scope.places, stage.name: place})
-        body = self._stage(inside, stage, spans) + self._hosted(inside, names[1:], go_on)
-        return (Alloc(buffer, body),)
+        group = {stage: region_of(self.state, scope, stage) for stage in self._group(names[0])}
+        buffers = []
+        for stage, spans in group.items():
+            mine = [spans[a.name] for a in stage.axes]
+            order = self.state.storage_order(stage)
+            buffer = Buffer(stage.name, tuple(mine[d].extent for d in order), stage.dtype, Role.LOCAL)
+            self.budget.spend_stack(buffer)
+            place = Place(buffer.name, tuple(s.base for s in mine), order)
+            scope = replace(scope, places={**scope.places, stage.name: place})
+            buffers.append(buffer)
+        done = {stage.name for stage in group}
+        left = tuple(n for n in names if n not in done)
+        out = self._stages(scope, group) + self._hosted(scope, left, go_on)
+        for buffer in reversed(buffers):
+            out = (Alloc(buffer, out),)
+        return out
 
 
 def _recovered(frame: Frame, loop: str) -> list[Let]:

@@ -23,10 +23,10 @@ class Knowledge:
     def with_fact(self, fact: Affine) -> "Knowledge":
         return self if not fact.terms else replace(self, facts=(*self.facts, fact))
 
-    def fix(self, name: str, value: int) -> "Knowledge":
-        """A variable takes one value from here on."""
-        at = {name: Affine((), value)}
-        return Knowledge({**self.ranges, name: (value, value)}, tuple(f.substitute(at) for f in self.facts))
+    def fix(self, name: str, value: Affine) -> "Knowledge":
+        """A variable is this value of others, or this number, from here on."""
+        ranges = {**self.ranges, name: interval(value, self.ranges)}
+        return Knowledge(ranges, tuple(f.substitute({name: value}) for f in self.facts))
 
     def proves(self, p: Affine, depth: int = _DEPTH) -> bool:
         """Whether ``p >= 0`` follows: by intervals alone, or as a known form plus something >= 0."""

@@ -40,7 +40,8 @@ class Copy:
 
 @dataclass(frozen=True)
 class Scope:
-    """``opened``: variables that have a value here; ``fixed``: those among them whose value is static.
+    """``opened``: variables that have a value here; ``fixed``: those among them whose value is static, or
+    that of another loop.
 
     ``frames`` holds the stages whose loops are around, ``places`` every tensor that can be read or written,
     ``copies`` the packed operands by reader and tensor. ``refuted``: conditions of guards that do not all
@@ -75,21 +76,27 @@ class Scope:
         """An operand is packed from here on."""
         return replace(self, copies={**self.copies, (copy.pack.stage, copy.pack.tensor): copy})
 
-    def fix(self, stage: str, name: str, value: int) -> "Scope":
-        """A variable of a stage takes one value from here on."""
+    def fix(self, stage: str, name: str, value: Affine) -> "Scope":
+        """A variable of a stage takes one value from here on, or that of another loop."""
         return replace(
             self,
             known=self.known.fix(name, value),
             frames={**self.frames, stage: self.frames[stage].fix(name, value)},
             opened=self.opened | {name},
-            fixed={**self.fixed, name: constant(value)},
+            fixed={**self.fixed, name: value},
         )
+
+    def shorten(self, stage: str, name: str, extent: int) -> "Scope":
+        """A loop of a stage, still to be opened, has fewer iterations."""
+        frame = self.frames[stage]
+        bound = replace(frame.bounds[name], extent=extent)
+        return self.put(replace(frame, bounds={**frame.bounds, name: bound}))
 
     def pin(self, values: Mapping[str, int]) -> "Scope":
         """Variables of loops that are open, of any stage, have these values here."""
         at = {n: constant(v) for n, v in values.items()}
         known, frames = self.known, dict(self.frames)
-        for n, v in values.items():
+        for n, v in at.items():
             known = known.fix(n, v)
             frames = {s: f.fix(n, v) for s, f in frames.items()}
         places = {

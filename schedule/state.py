@@ -19,6 +19,7 @@ from tunesmith.schedule.steps import (
     Fuse,
     IllegalStep,
     Inline,
+    Join,
     Pack,
     Parallel,
     Reorder,
@@ -61,7 +62,8 @@ class FuseInfo:
 class Plan:
     """How one stage is computed: its loops outermost first, their kinds, and where it stands.
 
-    ``stream``: its result is written past the caches.
+    ``stream``: its result is written past the caches. ``leader``: the stage whose outermost loop is this
+    one's too.
     ``at`` is None at the root, else (consumer, loop). ``derivations`` in the order of the steps.
     """
 
@@ -70,6 +72,7 @@ class Plan:
     derivations: tuple[SplitInfo | FuseInfo, ...] = ()
     at: tuple[str, str] | None = None
     stream: bool = False
+    leader: str | None = None
 
     def kind(self, loop: str) -> LoopKind:
         return self.kinds.get(loop, LoopKind.SERIAL)
@@ -105,6 +108,16 @@ class State:
             at = self.plans[stage.name].at
             if at is not None:
                 out[at] = (*out.get(at, ()), stage.name)
+        return out
+
+    @cached_property
+    def followers(self) -> dict[str, tuple[str, ...]]:
+        """The stages that run along with each leader, producers first."""
+        out: dict[str, tuple[str, ...]] = {}
+        for stage in self.program.stages:
+            leader = self.plans[stage.name].leader
+            if leader is not None:
+                out[leader] = (*out.get(leader, ()), stage.name)
         return out
 
     @cached_property
@@ -157,6 +170,14 @@ def replay(program: Program, schedule: Schedule) -> State:
 
 def apply(state: State, step: Step) -> State:
     """The state after one step. Raises IllegalStep naming the step and the reason."""
+    after = _applied(state, step)
+    for name, plan in after.plans.items():
+        if plan.leader is not None:
+            _check_join(after, step, name, plan.leader)
+    return after
+
+
+def _applied(state: State, step: Step) -> State:
     if isinstance(step, Pack):
         return _pack(state, step)
     if step.stage not in state.plans:
@@ -170,6 +191,8 @@ def apply(state: State, step: Step) -> State:
             return _restage(state, step, rfactor(state.program, step))
         case ComputeAt():
             return _compute_at(state, step)
+        case Join():
+            return state.with_plan(step.stage, _join(state, step))
         case Split():
             return state.with_plan(step.stage, _split(state, step))
         case Fuse():
@@ -345,6 +368,41 @@ def _compute_at(state: State, step: ComputeAt) -> State:
         raise IllegalStep(step, f"{step.stage} is parallel")
     _check_place(state, step, step.stage, step.consumer, step.loop)
     return state.with_plan(step.stage, replace(plan, at=(step.consumer, step.loop)))
+
+
+def _join(state: State, step: Join) -> Plan:
+    plan = state.plans[step.stage]
+    if plan.leader is not None or step.stage in state.followers:
+        raise IllegalStep(step, f"{step.stage} runs along with another stage already")
+    if step.leader in state.plans and state.plans[step.leader].leader is not None:
+        raise IllegalStep(step, f"{step.leader} runs along with {state.plans[step.leader].leader}: join that")
+    return replace(plan, leader=step.leader)
+
+
+def _check_join(state: State, step: Step, stage: str, leader: str) -> None:
+    """A stage can run along with an earlier one at its place, in a plain loop each, if nothing it needs is
+    computed between them."""
+    order = [s.name for s in state.program.stages]
+    if leader not in order or order.index(leader) >= order.index(stage):
+        raise IllegalStep(step, f"no stage {leader} before {stage}, to run along with")
+    place = state.plans[stage].at
+    if place != state.plans[leader].at:
+        raise IllegalStep(step, f"{stage} and {leader}, joined, are computed in different places")
+    for name in (leader, stage):
+        plan = state.plans[name]
+        outermost = plan.loops[0] if plan.loops else None
+        if outermost is None or plan.leaves(outermost) != (outermost,):
+            raise IllegalStep(step, f"{name}, joined, has no outermost loop that is one of its own")
+        if plan.kind(outermost) is not LoopKind.SERIAL:
+            raise IllegalStep(step, f"{name}.{outermost}, joined, is {plan.kind(outermost)}")
+    group = (leader, *state.followers[leader])
+    late = [n for n in order[order.index(leader) :] if state.plans[n].at == place]
+    for reader in state.program.stages:
+        if _is_inside(state, reader.name, stage, state.plans[stage].loops[0]):
+            ready = group if reader.name == stage else ()
+            waits = [n for n in late if n in reader.reads and n not in ready]
+            if waits:
+                raise IllegalStep(step, f"{reader.name} needs {waits[0]}, which comes after {leader} begins")
 
 
 def _check_place(state: State, step: Step, stage: str, consumer: str, loop: str) -> None:

@@ -5,6 +5,7 @@
          | CacheWrite(stage)                          stage reduces into `stage.acc`, then copies
          | RFactor(stage, axis, factor, part)         reduce axis split; a part becomes an axis of `stage.rf`
          | ComputeAt(stage, consumer, loop)           computed where needed, inside a loop of a consumer
+         | Join(stage, leader)                        runs in the outermost loop of a stage beside it
          | Split(stage, loop, factors, tail)          loop -> loop.0 (outermost) … loop.n, inner extents given
          | Fuse(stage, first, second)                 two adjacent loops -> first*second
          | Reorder(stage, loops)                      a new order for these loops, in the places they hold
@@ -34,6 +35,7 @@ __all__ = [
     "Fuse",
     "IllegalStep",
     "Inline",
+    "Join",
     "Pack",
     "Parallel",
     "Part",
@@ -116,6 +118,18 @@ class ComputeAt:
 
 
 @dataclass(frozen=True, slots=True)
+class Join:
+    """The outermost loops of two stages at one place become one: each iteration computes the leader's part,
+    then the stage's. Where the stage reads the leader, it reads what is written by then.
+
+    Both loops stay serial and have the same iterations.
+    """
+
+    stage: str
+    leader: str
+
+
+@dataclass(frozen=True, slots=True)
 class Split:
     stage: str
     loop: str
@@ -181,6 +195,7 @@ Step: TypeAlias = (
     | CacheWrite
     | RFactor
     | ComputeAt
+    | Join
     | Split
     | Fuse
     | Reorder
@@ -196,6 +211,7 @@ _KINDS: dict[str, type[Any]] = {
     "cache_write": CacheWrite,
     "rfactor": RFactor,
     "compute_at": ComputeAt,
+    "join": Join,
     "split": Split,
     "fuse": Fuse,
     "reorder": Reorder,

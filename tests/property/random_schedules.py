@@ -14,6 +14,7 @@ from tunesmith.schedule import (
     Fuse,
     IllegalStep,
     Inline,
+    Join,
     Pack,
     Parallel,
     Part,
@@ -169,6 +170,38 @@ def _compute_at(draw: st.DrawFn, state: State) -> Step | None:
     return ComputeAt(stage, host, loop) if loop else None
 
 
+def _join(draw: st.DrawFn, state: State) -> Step | None:
+    """Two stages at one place."""
+    stage = _stage(draw, state)
+    names = [s.name for s in state.program.stages if state.plans[s.name].at == state.plans[stage].at]
+    before = names[: names.index(stage)]
+    return Join(stage, draw(st.sampled_from(before))) if before else None
+
+
+def _tiles_joined(draw: st.DrawFn, state: State) -> list[Step] | None:
+    """A reduction and what it reads, along one axis in tiles of one size, in one loop."""
+    pairs = [
+        (reader, producer, load.index[-1].names[0])
+        for reader in state.program.stages
+        for load in loads(reader.body)
+        if (producer := state.program.stage_by_name.get(load.tensor)) is not None
+        and load.index
+        and len(load.index[-1].names) == 1
+    ]
+    if not pairs:
+        return None
+    reader, producer, axis = draw(st.sampled_from(pairs))
+    factor = draw(st.sampled_from(FACTORS))
+    steps: list[Step] = []
+    for name, along in ((producer.name, producer.axes[-1].name), (reader.name, axis)):
+        others = [x for x in state.plans[name].loops if x != along]
+        steps.append(Split(name, along, (factor,), draw(st.sampled_from(list(Tail)))))
+        steps.append(Reorder(name, (f"{along}.0", *draw(st.permutations([*others, f"{along}.1"])))))
+        if draw(st.booleans()):
+            steps.append(Vectorize(name, f"{along}.1"))
+    return [*steps, Join(reader.name, producer.name)]
+
+
 def _pack(draw: st.DrawFn, state: State) -> Step | None:
     """An operand that its reader reads at one index."""
     inputs = {t.name: t for t in state.program.inputs}
@@ -215,11 +248,14 @@ def _stream(draw: st.DrawFn, state: State) -> Step:
 
 _STAGES: list[Make] = [_inline, _inline, _cache_write, _rfactor, _rfactor]
 _LOOPS: list[Make] = [_tile, _tile, _tile, _tile, _split, _split, _reorder, _fuse]
-_PLACES: list[Make] = [_compute_at]
+_PLACES: list[Make] = [_compute_at, _compute_at, _compute_at, _join, _tiles_joined]
 _KINDS: list[Make] = [_tile, _unroll, _vectorize, _vectorize, _parallel, _reorder]
-_PACKS: list[Make] = [_pack, _pack, _stream, _compute_at]
-_ANY: list[Make] = [*_STAGES, *_LOOPS, *_PLACES, *_KINDS, *_PACKS]
+_PACKS: list[Make] = [_pack, _pack, _stream, _compute_at, _join]
+_ANY: list[Make] = [*_STAGES, *_LOOPS, *_PLACES, *_KINDS, *_PACKS, _tiles_joined]
 _DEEP: list[Make] = [_split, _split, _split, _reorder, _reorder, _fuse]
+
+JOINED: Phases = [[_rfactor, _cache_write], [_tiles_joined, _tiles_joined, _join], _PLACES, _KINDS]
+"""Stages in one loop, with all that may follow."""
 
 NESTED: Phases = [[_cache_write, _compute_at], _DEEP, _DEEP, _DEEP, _PLACES, [_unroll, _unroll, _vectorize]]
 """Splits of splits in any order, where tails meet tails."""

@@ -6,7 +6,7 @@ from check_results import CPUS, check_compiled, check_interpreted, target
 from hypothesis import event, given
 from hypothesis import strategies as st
 from random_programs import programs, short_programs
-from random_schedules import NESTED, schedules
+from random_schedules import JOINED, NESTED, schedules
 
 from tunesmith.ir import Program
 from tunesmith.records import Target
@@ -39,6 +39,13 @@ def test_nested_tiles_and_their_tails(data: st.DataObject) -> None:
         event(f"illegal: {e.reason[:30]}")
         return
     check_interpreted(program, nest)
+
+
+@examples(200)
+@given(st.data())
+def test_joined_loops(data: st.DataObject) -> None:
+    program = data.draw(programs())
+    _check(program, data.draw(schedules(program, JOINED)), target(data.draw(st.sampled_from([1, 2]))))
 
 
 @examples(150)

@@ -11,6 +11,7 @@ from tunesmith.schedule import (
     ComputeAt,
     Fuse,
     Inline,
+    Join,
     Pack,
     Parallel,
     Part,
@@ -116,6 +117,29 @@ def test_softmax_row_by_row(golden: Golden) -> None:
         Vectorize("e", "j.1"),
     )
     golden("softmax_rows", text)
+
+
+def test_softmax_with_its_sum_in_the_loop_of_its_exponentials(golden: Golden) -> None:
+    """What a tile stores is added while it is still in registers; what is left of a row, as well."""
+    text = printed(
+        SOFTMAX,
+        RFactor("m", "k", 8),
+        RFactor("s", "k", 16),
+        Split("y", "j", (8,), Tail.OVERLAP),
+        Vectorize("y", "j.1"),
+        Split("y", "i", (2,)),
+        Unroll("y", "i.1"),
+        *(ComputeAt(stage, "y", "i.0") for stage in ("s", "s.rf", "e", "m", "m.rf")),
+        *(Reorder(stage, ("k", "i", "lane")) for stage in ("s.rf", "m.rf")),
+        *(Vectorize(stage, "lane") for stage in ("s.rf", "s", "m.rf", "m")),
+        Split("e", "j", (16,)),
+        Split("e", "j.1", (8,)),
+        Reorder("e", ("j.0", "i", "j.1.0", "j.1.1")),
+        *(Unroll(*x) for x in (("s.rf", "i"), ("m.rf", "i"), ("e", "i"), ("e", "j.1.0"))),
+        Vectorize("e", "j.1.1"),
+        Join("s.rf", "e"),
+    )
+    golden("softmax_joined", text)
 
 
 def test_overlapped_tail(golden: Golden) -> None:

@@ -2,9 +2,10 @@
 
 import copy
 
+import numpy as np
 import pytest
 
-from tunesmith.ir import Program, parse
+from tunesmith.ir import Program, evaluate, parse, run_nest
 from tunesmith.schedule import (
     PREPARE,
     ROOT,
@@ -13,6 +14,7 @@ from tunesmith.schedule import (
     Fuse,
     IllegalStep,
     Inline,
+    Join,
     Pack,
     Parallel,
     Part,
@@ -37,6 +39,15 @@ def chain(x: f32[12, 10], w: const[f32[10, 6]], b: f32[6]):
 """
 
 
+SUMS = """
+def sums(x: f32[12, 10]):
+    u[i, k] = x[i, k] * 2
+    p[i] = sum(u[i, k], k)
+    q[i] = sum(u[i, k] * u[i, k], k)
+    d[i, k] = u[i, k] - p[i]
+    v[i] = u[i, 9] + u[11 - i, 0]
+    return q, d, v
+"""
 TWICE = "def twice(x: f32[9]):\n    u[i] = x[i]\n    v[i] = u[i] * u[8 - i]\n    return v\n"
 
 
@@ -99,6 +110,17 @@ CASES: list[tuple[str, tuple[Step, ...], str]] = [
         "y.acc reads u outside of y.i",
     ),
     ("a result streamed that is none", (Stream("y"),), "only outputs"),
+    ("joined with nothing", (Join("y", "q"),), "no stage q before y, to run along with"),
+    ("joined with a later stage", (Join("u", "y"),), "no stage y before u"),
+    ("joined twice", (Join("y", "u"), Join("y", "u")), "y runs along with another stage already"),
+    ("led by a stage that is led", (Join("y", "u"), Join("z", "y")), "y runs along with u: join that"),
+    ("joined across places", (ComputeAt("y", "z", "i"), Join("y", "u")), "computed in different places"),
+    ("moved away from its leader", (Join("y", "u"), ComputeAt("y", "z", "i")), "in different places"),
+    ("joined in a parallel loop", (Parallel("u", "i"), Join("y", "u")), "u.i, joined, is parallel"),
+    ("a joined loop unrolled", (Join("y", "u"), Unroll("y", "i")), "y.i, joined, is unroll"),
+    ("a joined loop fused", (Join("y", "u"), Fuse("y", "i", "j")), "no outermost loop that is one of"),
+    ("a leader inlined", (Join("y", "u"), Inline("u")), "no stage u before y"),
+    ("joined past what it needs", (Join("z", "u"),), "z needs y, which comes after u begins"),
     ("no such operand", (Pack("y", "x", ("y.i",)),), "no stage y that reads x"),
     ("an intermediate packed", (Pack("y", "u", ("y.i", "y.k")),), "only inputs can be packed"),
     ("a variable packed ahead", (Pack("z", "b", ("z.j",), PREPARE),), "b is not a constant input"),
@@ -144,6 +166,38 @@ LOWERING: list[tuple[str, tuple[Step, ...], str]] = [
         "reads x at several indices",
     ),
 ]
+
+
+JOINING: list[tuple[str, tuple[Step, ...], str]] = [
+    ("iterations that are fewer", (Split("u", "i", (4,)), Join("p", "u")), "12 iterations of p.i, 3 of"),
+    ("a sum that is not complete", (Reorder("p", ("k", "i")), Join("d", "p")), "complete only after p.k"),
+    (
+        "elements that come later",
+        (Split("u", "i", (4,)), Split("v", "i", (4,)), Join("v", "u")),
+        "it reads u before it is computed",
+    ),
+    (
+        "tiles with gaps",
+        (Split("u", "i", (4,)), Reorder("u", ("i.1", "i.0")), Split("p", "i", (3,)), Join("p", "u")),
+        "leaves gaps along i",
+    ),
+]
+
+
+@pytest.mark.parametrize(("steps", "reason"), [c[1:] for c in JOINING], ids=[c[0] for c in JOINING])
+def test_joined_loops_that_would_read_what_is_not_there(steps: tuple[Step, ...], reason: str) -> None:
+    with pytest.raises(IllegalStep, match=reason):
+        lower(parse(SUMS), Schedule(steps))
+
+
+def test_sums_of_one_operand_share_a_loop() -> None:
+    """The leader and two that follow it, one of which reads what the other does."""
+    nest = lower(parse(SUMS), Schedule((Join("p", "u"), Join("q", "u"))))
+    assert "for p.i" not in str(nest) and "for q.i" not in str(nest)
+    inputs = {"x": np.random.default_rng(0).standard_normal((12, 10)).astype(np.float32)}
+    found = run_nest(nest, inputs)
+    for name, expected in evaluate(parse(SUMS), inputs).items():
+        np.testing.assert_allclose(found[name], expected, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize(("steps", "reason"), [c[1:] for c in LOWERING], ids=[c[0] for c in LOWERING])
