@@ -20,7 +20,8 @@ class TimingBench:
         self._count = len(specs)
         self._arena = TimingArena(specs)
         self._fixed = {s.name: a for s, a in zip(specs, self._arena.addresses, strict=True)}
-        views = {s.name: v for s, v in zip(specs, self._arena.views, strict=True)}
+        self.views = self._arena.views
+        views = {s.name: v for s, v in zip(specs, self.views, strict=True)}
         for name, view in views.items():
             view[...] = inputs.get(name, 0)
         self.outputs = {name: views[name] for name in program.outputs}

@@ -13,10 +13,11 @@ import numpy as np
 
 from tunesmith.codegen.llvm import host
 from tunesmith.ir.program import Program
+from tunesmith.measure.arena import TimingArena
 from tunesmith.measure.bench import TimingBench
 from tunesmith.measure.channel import Channel, error_text, resident_bytes
 from tunesmith.measure.confine import allow_cpu, confine
-from tunesmith.measure.hardware import hardware, memory_available
+from tunesmith.measure.eviction import Evictor
 from tunesmith.measure.kernel import Kernel
 from tunesmith.measure.messages import Message, binary_from_json
 from tunesmith.measure.peaks import Calibration
@@ -60,7 +61,7 @@ class RunWorker:
         vector_bytes, _ = vector_unit(triple.split("-", 1)[0], features)
         self._calibration = Calibration(triple, cpu, features, vector_bytes)
         self._drift, self._calibrated_at = 1.0, time.monotonic()
-        self._flush = _flusher() if self._protocol.cache == "cold" else None
+        self._evictor = Evictor(*host()) if self._protocol.cache == "cold" else None
         self.handlers: dict[str, Callable[[Message], dict[str, Any]]] = {
             "run": self._run,
             "verify": self._verify,
@@ -92,6 +93,11 @@ class RunWorker:
             self._calibrated_at = time.monotonic()
         return self._drift
 
+    def _flush(self, workspace: TimingArena) -> Callable[[], None] | None:
+        """What drops all that a kernel touches from the caches, if they are to be cold."""
+        evictor, arrays = self._evictor, [*self._bench.views, *workspace.views]
+        return None if evictor is None else lambda: evictor(arrays)
+
     def _run(self, message: Message) -> dict[str, Any]:
         binary = binary_from_json(message.header["binary"], message.blobs[0])
         self._stage("loading")
@@ -106,7 +112,8 @@ class RunWorker:
         with timing_lock(_LOCK_WAIT_S):
             drift = self._recalibrate()
             clock = kernel_clock(self._protocol, binary.needs_openmp)
-            times = time_calls(bound.repeat, self._protocol, message.header["best_s"], self._flush, clock)
+            flush = self._flush(workspace)
+            times = time_calls(bound.repeat, self._protocol, message.header["best_s"], flush, clock)
         del workspace
         again = verdict_on(self._verifier.reference, self._bench.outputs)
         if not again.ok:  # a race between threads, or state that calls leave behind
@@ -160,7 +167,7 @@ class RunWorker:
         binaries = [binary_from_json(data, code) for data, code in pairs]
         placed = [self._bench.place(Kernel(b), b) for b in binaries]
         clock = kernel_clock(self._protocol, any(b.needs_openmp for b in binaries))
-        samplers = [Sampler(bound.repeat, self._protocol, self._flush, clock) for bound, _ in placed]
+        samplers = [Sampler(b.repeat, self._protocol, self._flush(space), clock) for b, space in placed]
         times: list[list[float]] = [[] for _ in samplers]
         rng = np.random.default_rng(0)
         self._stage("timing")
@@ -185,14 +192,6 @@ def _decided(times: list[list[float]], rounds: int) -> bool:
     first, second = sorted(times, key=statistics.median)[:2]
     lead = lead_of(first, second)
     return done >= _MOST_ROUNDS * rounds or (lead is not None and lead.is_sure)
-
-
-def _flusher() -> Callable[[], object]:
-    """Streams through twice the last cache."""
-    facts = hardware()
-    size = min(2 * max(facts.l3_bytes, facts.l2_bytes, 1 << 20), memory_available() // 8)
-    buffer = np.zeros(size // 8)
-    return lambda: np.add(buffer, 1.0, out=buffer)
 
 
 def _answer(worker: RunWorker, message: Message) -> Message:

@@ -101,19 +101,22 @@ def time_calls(
 ) -> tuple[float, ...]:
     """Seconds a call, one value a sample.
 
-    There are ``protocol.samples`` of them, but only two when both are slower than ``best_s`` by more than
-    ``protocol.cut_off``, and as few as three when they take longer than a second.
+    There are ``protocol.samples`` of them, but fewer once it is clear that the kernel is not the best: two
+    when both are slower than ``best_s`` by more than ``protocol.cut_off``, three when all are by half of it,
+    and so on; and as few as three when they take longer than a second.
     """
     sampler = Sampler(run, protocol, flush, clock)
     sampler.calibrate()
-    limit = math.inf if best_s is None else best_s * protocol.cut_off
+    best_s = math.inf if best_s is None else best_s
+    margin = protocol.cut_off - 1.0
     # The last batch of the calibration is as good as a sample; it only counts when samples are dear.
-    dear = sampler.estimate_s > min(limit, _DEAR_S)
+    dear = sampler.estimate_s > min(best_s * protocol.cut_off, _DEAR_S)
     times = [sampler.estimate_s] if dear else []
     start = time.perf_counter()
     while len(times) < protocol.samples:
         times.append(sampler.sample())
-        if len(times) >= _CUT_AFTER and min(times) > limit:
+        more = len(times) - _CUT_AFTER
+        if more >= 0 and min(times) > best_s * (1.0 + margin * 0.5**more):
             break
         if len(times) >= _FEWEST and time.perf_counter() - start > _BUDGET_S:
             break

@@ -33,7 +33,7 @@ class Protocol:
     samples: int = 10
     sample_s: float = 0.003
     warmup_s: float = 0.002
-    cut_off: float = 1.5  # stop after the first samples when slower than the best by this factor
+    cut_off: float = 1.5  # stop after two samples when slower than the best by this factor, later by less
     build_timeout_s: float = 15.0
     run_timeout_s: float = 20.0
 

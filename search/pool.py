@@ -1,6 +1,6 @@
 """Pools: the candidates of one sketch that the search has in mind, with what the model predicts from."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,13 +14,15 @@ __all__ = ["Pool"]
 @dataclass
 class Pool:
     """``rows`` (n, knobs) and their ``features``, computed once. What was dropped does not come back by
-    itself, since a candidate that was poor stays poor; ``known`` holds the rows seen so far as bytes."""
+    itself, since a candidate that was poor stays poor; ``known`` holds the rows seen so far as bytes.
+    ``predicted`` seconds are those of the first rows, until the model learns."""
 
     sketch: int
     model: CostModel
     rows: Population
     features: Features
     known: set[bytes]
+    predicted: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
 
     @staticmethod
     def of(sketch: int, rows: Population, model: CostModel) -> "Pool":
@@ -45,8 +47,18 @@ class Pool:
 
     def seconds(self) -> NDArray[np.float64]:
         """Predicted, of every row."""
-        return self.model.predict(np.full(len(self.rows), self.sketch), self.features)
+        known = len(self.predicted)
+        if known < len(self.rows):
+            sketches = np.full(len(self.rows) - known, self.sketch)
+            fresh = self.model.predict(sketches, self.features[known:])
+            self.predicted = np.concatenate([self.predicted, fresh])
+        return self.predicted
+
+    def forget_predictions(self) -> None:
+        """The model has learned."""
+        self.predicted = np.empty(0)
 
     def keep(self, best: NDArray[np.int64]) -> None:
         """Drop all rows but these."""
         self.rows, self.features = self.rows[best], self.features[best]
+        self.predicted = self.predicted[best] if len(self.predicted) else self.predicted

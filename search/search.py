@@ -61,6 +61,8 @@ class Search:
         self.measured += [(t, c) for c, t in outcomes if t is not None]
         self.measured.sort(key=lambda m: m[0])
         self.model.observe([(c.sketch, c.row, t) for c, t in outcomes])
+        for pool in self.pools.values():
+            pool.forget_predictions()
 
     def forget(self, schedules: Sequence[Schedule]) -> None:
         """Schedules that are known already and must not be proposed."""
@@ -85,7 +87,7 @@ class Search:
             (count - len(chosen)) * self.config.explore_early if early else count * self.config.explore
         )
         sketches, features = self._all()
-        ranking = self._ordered(sketches, self.model.predict(sketches, features))
+        ranking = self._ordered(sketches, np.concatenate([p.seconds() for p in self.pools.values()]))
         self._take(chosen, ranking, count - explored)
         while len(chosen) < count:
             drawn = self._ordered(sketches, self.model.imagine(sketches, features, self.rng))

@@ -94,6 +94,11 @@ class Pipeline:
             self._count_busy()
         return done
 
+    def count_run(self, seconds: float) -> None:
+        """What the runner did besides, a race for instance, with nothing in flight."""
+        self.run_s += seconds
+        self.busy_s += seconds
+
     def drop(self) -> None:
         """Forget what is in flight."""
         if self.in_flight:

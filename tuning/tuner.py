@@ -26,7 +26,7 @@ from tunesmith.ir import DType, Program, needed_flops, program_to_json
 from tunesmith.measure import BuildPool, Runner, detect_target, reserved_cores
 from tunesmith.records import Lead, Record, Status, Target, lead_of
 from tunesmith.schedule import Schedule
-from tunesmith.search import Candidate, Search, Space, derive
+from tunesmith.search import Candidate, Search, derive
 from tunesmith.search.default import default_schedule
 from tunesmith.tuning.feasible import check_memory
 from tunesmith.tuning.neighbours import NeighbourStore, seeds
@@ -118,7 +118,7 @@ class Session:
     """The tuning of one program, in as many steps as its owner likes.
 
         session = Session(program, options, store)      knows what is on record, and starts nothing
-        session.open(builders)                          its runner, its space and its search
+        session.open(builders)                          its runner
         session.advance(trials)                         again and again; rest() when it is another's turn
         session.finish()                                the race, the verification, the result
 
@@ -201,16 +201,12 @@ class Session:
     # -- the act, top to bottom ---------------------------------------------------------------------------
 
     def open(self, builders: BuildPool) -> None:
-        """Start the runner, derive the space, tell the search what is on record. Once, before ``advance``."""
+        """Start the runner. Once, before ``advance``."""
         with self._at_work():
-            history = list(self.state.records)
             task = run_task(self.program, self.target, self.options.seed)
             self.runner = Runner(task, self.options.protocol, give_up=lambda: self.should_stop() >= Halt.NOW)
-            self._emit("start", message=f"{len(history)} trials on record" if history else "")
+            self._emit("start", message=f"{self.trials} trials on record" if self.trials else "")
             self.pipeline = Pipeline(self.program, self.target, builders, self.runner)
-            self.space, self.search = self._search(history)
-            for reason in self.space.disabled:
-                self._emit("search", message=f"sketch rule disabled for this program: {reason}")
 
     def advance(self, trials: int | None = None, until: float = math.inf) -> None:
         """Measure so many more candidates, by default as many as the options allow, until that moment.
@@ -220,10 +216,19 @@ class Session:
         """
         most = math.inf if trials is None else self.trials + trials
         with self._at_work():
-            if not self.began and self.state.untuned is None:
-                self._submit([(Trial(next(self.numbers), default_schedule(self.program, self.target)), None)])
-            self.began = True
+            if not self.began:
+                self._begin()
             self.stopped = self._trials(most, until)
+
+    def _begin(self) -> None:
+        """Derive the space and tell the search what is on record, while the untuned schedule is measured."""
+        history = list(self.state.records)
+        if self.state.untuned is None:
+            self._submit([(Trial(next(self.numbers), default_schedule(self.program, self.target)), None)])
+        self.search = self._search(history)
+        self.began = True
+        for reason in self.search.space.disabled:
+            self._emit("search", message=f"sketch rule disabled for this program: {reason}")
 
     def finish(self, stopped: StoppedBy | None = None) -> TuneResult:
         """What came out, after a race if there was anything new. ``stopped``: why there is no more, if it is
@@ -266,7 +271,7 @@ class Session:
         if served is not None and served.record.id in {r.id for r in self.state.records}:
             self.state.best = _with_times(served.record, (served.time_s,))
 
-    def _search(self, history: list[Record]) -> tuple[Space, Search]:
+    def _search(self, history: list[Record]) -> Search:
         began = time.perf_counter()
         space = derive(self.program, self.target)
         model = pretrained().model
@@ -288,7 +293,7 @@ class Session:
         if outcomes:
             search.tell(outcomes)
         self.search_s += time.perf_counter() - began
-        return space, search
+        return search
 
     def _resume(self, history: list[Record]) -> None:
         for record in history:
@@ -439,6 +444,7 @@ class Session:
         raced = runner.race([(i, b) for i, b in contenders.items()]) if contenders else {}
         if self._is_halted():
             return {}
+        self.pipeline.count_run(sum(m.run_s for m in raced.values()))
         times = {str(i): m.time_s for i, m in raced.items() if m.ok}
         while times:
             winner = min(times, key=lambda i: times[i])
@@ -529,7 +535,7 @@ class Session:
             baselines = {"untuned": self.state.untuned.time_s}
         result = TuneResult(
             self.workload, self.target, len(self.state.records), dict(self.statuses), self.stopped, elapsed,
-            self.state.best, baselines, times, self.space.disabled if pipeline else (), self.leads,
+            self.state.best, baselines, times, self.search.space.disabled if self.began else (), self.leads,
         )  # fmt: skip
         self._emit("done")
         return result
