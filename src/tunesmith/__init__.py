@@ -4,6 +4,7 @@
     result = tunesmith.tune(program, trials=64)
     result = tunesmith.tune_many([(program, 3), another], seconds=600)
     kernel = tunesmith.load(program)            a callable with the best schedule known
+    client = tunesmith.connect(url, key=key)    the same on a server
 
 Names are imported when they are first used, so that the command line starts at once.
 """
@@ -12,6 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tunesmith.client import Client, connect
     from tunesmith.frontend import ops
     from tunesmith.ir import Program, ProgramError, TunesmithError, parse
     from tunesmith.tuning import Estimate, Kernel, ManyResult, TuneResult, kernel, load
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Client",
     "Estimate",
     "Kernel",
     "ManyResult",
@@ -28,6 +31,7 @@ __all__ = [
     "TuneResult",
     "TunesmithError",
     "__version__",
+    "connect",
     "kernel",
     "load",
     "near",
@@ -38,6 +42,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Client": "client", "connect": "client",
     "Estimate": "tuning", "Kernel": "tuning", "ManyResult": "tuning", "TuneResult": "tuning",
     "kernel": "tuning", "load": "tuning",
     "tune": "tuning.api",  # tuning.tune is the tuner itself, which takes its options and store ready-made

@@ -1,0 +1,23 @@
+"""The Python client of the HTTP service: the same verbs as local tuning, carried out elsewhere.
+
+    client = tunesmith.connect("http://tuner:8700", key=secret)
+    job = client.tune(program, trials=64)       waits, shows events to who wants them
+    best = client.best(program)
+
+It needs the standard library and the expression language, no database, no compiler and no HTTP package.
+"""
+
+from tunesmith.client.client import Client, Source, connect
+from tunesmith.client.errors import ClientError, JobEnded, ServiceError, Unreachable
+from tunesmith.client.watching import JobEvent
+
+__all__ = [
+    "Client",
+    "ClientError",
+    "JobEnded",
+    "JobEvent",
+    "ServiceError",
+    "Source",
+    "Unreachable",
+    "connect",
+]
