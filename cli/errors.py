@@ -16,6 +16,7 @@ from tunesmith.ir.errors import ProgramError, TunesmithError
 __all__ = ["CommandError", "LocatedError", "NotFoundError", "UsageError", "exit_code", "report"]
 
 FAILURE, USAGE, NOT_FOUND = 1, 2, 3
+_CODES = {400: USAGE, 404: NOT_FOUND, 422: USAGE}
 
 
 class CommandError(TunesmithError):
@@ -56,7 +57,10 @@ def exit_code(error: BaseException) -> int:
         return error.code
     if isinstance(error, ProgramError):
         return USAGE
-    return _store_code(error) if isinstance(error, TunesmithError) else FAILURE
+    if not isinstance(error, TunesmithError):
+        return FAILURE
+    status = getattr(error, "status", None)  # of a service's answer
+    return _store_code(error) if status is None else _CODES.get(status, FAILURE)
 
 
 def _store_code(error: TunesmithError) -> int:

@@ -12,7 +12,9 @@ from tunesmith.cli.errors import UsageError
 from tunesmith.cli.interrupt import interruptible
 from tunesmith.cli.output import emit_json
 from tunesmith.cli.progress import Tally, progress
+from tunesmith.cli.remote import add_remote, client_of, follow, print_job, service_url
 from tunesmith.cli.sources import load_program
+from tunesmith.cli.task_list import load_tasks
 from tunesmith.cli.tune_report import print_result, result_code
 from tunesmith.records import Protocol
 from tunesmith.tuning.types import TuneOptions
@@ -35,6 +37,7 @@ EXAMPLES = (
     "tunesmith tune layers.py::attention --seconds 60 --json",
     "tunesmith tune 'matmul(128,768,768)' 'softmax(1536,128)' --weights 48,12",
     "tunesmith tune --tasks resnet50.toml --seconds 1800",
+    "tunesmith tune 'matmul(512,512,512)' --url http://tuner:8700 --detach",
 )
 
 
@@ -59,6 +62,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         default="gradient",
         help="which program gets the next trials: the most promising, or each in turn; default: gradient",
     )
+    parser.add_argument(
+        "--detach", action="store_true", help="with a service: submit the job, and do not wait for it"
+    )
+    add_remote(parser)
     parser.add_argument("--quiet", "-q", action="store_true", help="no progress on standard error")
     add_common(parser)
 
@@ -66,6 +73,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     if not args.source and args.tasks is None:
         raise UsageError("required: SOURCE, or --tasks FILE")
+    if args.detach or service_url(args) is not None:
+        return _run_there(args)
     if len(args.source) == 1 and args.weights is None and args.tasks is None:
         return _run_one(args)
     from tunesmith.cli.many import run_many
@@ -91,6 +100,26 @@ def _run_one(args: argparse.Namespace) -> int:
     else:
         print_result(result, tally, again=_again(args))
     return result_code(result)
+
+
+def _run_there(args: argparse.Namespace) -> int:
+    """On a service; programs are read here, so that what is wrong with them is told with file and line."""
+    if args.db is not None:
+        raise UsageError("--db is for tuning here; a service has a database of its own")
+    tasks = [(t.program, t.weight) for t in load_tasks(args.source, args.weights, args.tasks)]
+    given = {"trials": args.trials, "seconds": args.seconds, "threads": args.threads, "seed": args.seed}
+    options = {k: v for k, v in given.items() if v is not None} | {"fresh": args.fresh}
+    options["cache"] = "cold" if args.cold else "warm"
+    with client_of(args) as client:
+        one = len(tasks) == 1
+        job = client.submit(tasks[0][0], **options) if one else client.submit_many(tasks, **options)
+        if not args.detach:
+            return follow(client, job["id"], args, quiet=args.quiet)
+    if args.json:
+        emit_json(job)
+    else:
+        print_job(job)
+    return 0
 
 
 def options_of(args: argparse.Namespace, programs: int = 1) -> TuneOptions:

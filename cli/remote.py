@@ -1,0 +1,103 @@
+"""A service that does the work: which one, and what is shown while it does."""
+
+import argparse
+import os
+import shlex
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tunesmith.cli.errors import UsageError
+from tunesmith.cli.output import emit_json, format_gflops, format_percent, format_time, line, note
+
+if TYPE_CHECKING:
+    from tunesmith.client import Client, JobEvent
+
+__all__ = ["add_remote", "client_of", "follow", "print_job", "service_url"]
+
+_CODES = {"succeeded": 0, "stopped": 0, "failed": 1, "cancelled": 1}
+
+
+def add_remote(parser: argparse.ArgumentParser) -> None:
+    """``--url`` and ``--key-file``. A key itself is no argument: everybody sees those of processes."""
+    parser.add_argument("--url", metavar="URL", help="of a service (default: $TUNESMITH_URL)")
+    parser.add_argument("--key-file", type=Path, metavar="FILE", help="holds the key; else $TUNESMITH_KEY")
+
+
+def service_url(args: argparse.Namespace) -> str | None:
+    return args.url or os.environ.get("TUNESMITH_URL") or None
+
+
+@contextmanager
+def client_of(args: argparse.Namespace) -> Iterator["Client"]:
+    """Raises UsageError when no service is named, or one that cannot be."""
+    url = service_url(args)
+    if url is None:
+        raise UsageError("which service? give --url http://HOST:8700, or set TUNESMITH_URL")
+
+    from tunesmith.client import connect
+
+    key = args.key_file.read_text().strip() if args.key_file else os.environ.get("TUNESMITH_KEY") or None
+    try:
+        client = connect(url, key=key)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    with client:
+        yield client
+
+
+def follow(client: "Client", job_id: str, args: argparse.Namespace, *, quiet: bool = False) -> int:
+    """Show a job until it has ended, then what came out. An interruption leaves it running."""
+    try:
+        for event in client.watch(job_id):
+            if not quiet:
+                _tell(event)
+    except KeyboardInterrupt:
+        words = ["--url", args.url] if args.url else []
+        command = shlex.join(["tunesmith", "jobs", "watch", job_id, *words])
+        note(f"not watching any more; the job goes on. To watch again: {command}")
+        raise
+    job = client.job(job_id)
+    if args.json:
+        emit_json(job)
+    else:
+        print_job(job)
+    return _CODES.get(job["state"], 1)
+
+
+def _tell(event: "JobEvent") -> None:
+    data = event.data
+    if event.kind == "best":
+        text = f"trial {data['measured']}: {format_time(data['time_s'])}  {format_gflops(data['gflops'])}"
+    elif event.kind == "state":
+        text = data["state"] + (f": {data['error']}" if data.get("error") else "")
+    else:
+        of = f"/{data['trials_total']}" if data.get("trials_total") else ""
+        text = f"{data['phase']}: {data['trials']}{of} trials"
+    with suppress(OSError):
+        sys.stderr.write(f"{str(data.get('at', ''))[11:19]}  {text}\n")
+        sys.stderr.flush()
+
+
+def print_job(job: dict[str, Any]) -> None:
+    progress = job["progress"]
+    of = f"/{progress['trials_total']}" if progress["trials_total"] else ""
+    asked = f", to be {job['requested']}" if job["requested"] else ""
+    counts = f"{progress['trials']}{of} trials, {progress['failed']} failed"
+    line(f"{job['name']}: {job['state']}{asked}, {counts}")
+    best = progress["best"]
+    if best is not None:
+        figures = [format_time(best["time_s"]), format_gflops(best["gflops"])]
+        if best.get("peak_fraction") is not None:
+            figures.append(f"{format_percent(best['peak_fraction'])} of peak")
+        if progress["untuned_s"]:
+            figures.append(f"{progress['untuned_s'] / best['time_s']:.2f}× untuned")
+        line(f"best {', '.join(figures)}")
+        line(f"record {best['record']}")
+    if progress["end_to_end_s"]:
+        line(f"end to end {format_time(progress['end_to_end_s'])}")
+    if job["error"]:
+        line(f"error: {job['error']}")
+    line(f"job {job['id']}, priority {job['priority']}, submitted {job['created_at'][:19].replace('T', ' ')}")
