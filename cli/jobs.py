@@ -15,7 +15,7 @@ Jobs of a tuning service: list, look at, watch, pause, resume, stop (end it with
 it at once). `tunesmith tune --url URL` submits one."""
 
 EXAMPLES = (
-    "tunesmith jobs ls --url http://tuner:8700",
+    "tunesmith jobs ls --url http://tuner:8700 --json",
     "tunesmith jobs watch 0193e5b2-7c1f-7e0a-8a3b-5b0f2d8c9e11",
     "tunesmith jobs stop 0193e5b2-7c1f-7e0a-8a3b-5b0f2d8c9e11",
 )
