@@ -16,12 +16,13 @@ from sqlalchemy.engine import Connection, Engine
 from tunesmith.db.errors import BadQuery, DatabaseUnavailable
 from tunesmith.db.faults import UNSTORABLE, is_transient, translate
 from tunesmith.db.raw import compact_json, connect_sqlite
-from tunesmith.db.urls import sqlite_path
+from tunesmith.db.urls import sqlite_path, without_password
 
 __all__ = ["Database", "ReadSession", "Row", "WriteSession"]
 
 T = TypeVar("T")
 _TRIES = 5
+_CONNECT_S = 10  # a server that takes no connection in this time is as good as gone
 _OVERFLOW = 60  # above the number of threads that a server answers requests with
 
 Row = Mapping[str, Any]
@@ -86,7 +87,7 @@ class Database:
     @property
     def where(self) -> str:
         """The database in words for messages, without its password."""
-        return str(self.path) if self.path else self.engine.url.render_as_string(hide_password=True)
+        return str(self.path) if self.path else without_password(self.url)
 
     def read(self, work: Callable[[ReadSession], T]) -> T:
         def attempt() -> T:
@@ -148,7 +149,11 @@ class Database:
     def _postgres_engine(self) -> Engine:
         try:
             return sa.create_engine(
-                self.url, pool_pre_ping=True, max_overflow=_OVERFLOW, json_serializer=compact_json
+                self.url,
+                connect_args={} if "connect_timeout=" in self.url else {"connect_timeout": _CONNECT_S},
+                pool_pre_ping=True,
+                max_overflow=_OVERFLOW,
+                json_serializer=compact_json,
             )
         except ModuleNotFoundError as missing:
             raise DatabaseUnavailable(

@@ -17,6 +17,8 @@ from tunesmith.service.context import Context
 from tunesmith.service.events import EventHub
 from tunesmith.service.guards import HostGuard, Trace
 from tunesmith.service.jobs import JobRunner
+from tunesmith.service.metrics import Metrics
+from tunesmith.service.pulse import Pulse
 from tunesmith.service.routes import artifacts, best, events, health, jobs, keys, models, records, uploads
 from tunesmith.service.schemas import Problem
 from tunesmith.service.settings import Settings
@@ -58,13 +60,14 @@ def create_app(settings: Settings) -> FastAPI:
         responses=_PROBLEMS,
     )
     app.state.settings = settings
+    app.state.metrics = metrics = Metrics()
     for router in _ROUTERS:
         app.include_router(router)
     errors.install(app)
     app.add_middleware(BodyGuard, limits=settings.limits)
     app.add_middleware(Gate, settings=settings)
     app.add_middleware(HostGuard, hosts=settings.hosts, any_address=settings.any_address)
-    app.add_middleware(Trace)
+    app.add_middleware(Trace, metrics=metrics)
     openapi.install(app)
     return app
 
@@ -73,10 +76,11 @@ def create_app(settings: Settings) -> FastAPI:
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     settings: Settings = app.state.settings
     with open_store(settings.url) as store:
-        runner = JobRunner(store, settings) if settings.run_jobs else None
+        metrics: Metrics = app.state.metrics
+        runner = JobRunner(store, settings, metrics.count_trial) if settings.run_jobs else None
         sweeper = Sweeper(store, settings, runner)
         hub = EventHub(store, settings.event_poll_s)
-        app.state.context = Context(settings, store, runner, hub)
+        app.state.context = Context(settings, store, runner, hub, sweeper, Pulse(store), metrics)
         listening = asyncio.create_task(hub.run())
         sweeper.start()
         if runner is not None:
