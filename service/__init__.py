@@ -1,6 +1,6 @@
 """The HTTP service: jobs, records, best schedules and artifacts; and workers without HTTP.
 
-What brings the framework with it is loaded when it is first used: how a service is set up can be read without.
+What brings the framework with it is loaded when it is first used: the command line reads settings without.
 """
 
 import importlib
@@ -16,7 +16,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Limits", "Settings", "Tools", "create_app", "default_tools", "serve", "work"]
 
-_HOMES = {"Tools": "tools", "create_app": "app", "default_tools": "tools", "serve": "server", "work": "worker"}
+_HOMES = {
+    "Tools": "tools",
+    "create_app": "app",
+    "default_tools": "tools",
+    "serve": "server",
+    "work": "worker",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -1,7 +1,7 @@
 """Log lines, as text or JSON: each says what request, job and record it is about.
 
-Every library's lines take the same form. Secrets are kept out where they are known, and once more here: keys and
-passwords in URLs are blotted out of whatever is written.
+Every library's lines take the same form. Secrets are kept out where they are known, and once more here:
+keys and passwords in URLs are blotted out of whatever is written.
 """
 
 import contextlib

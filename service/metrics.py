@@ -27,7 +27,7 @@ class Metrics:
     """Counts since the process started. Thread-safe."""
 
     def __init__(self) -> None:
-        disable_created_metrics()  # when each of hundreds of series began is of no use to anybody
+        disable_created_metrics()  # type: ignore[no-untyped-call]
         self._registry = CollectorRegistry()
         ProcessCollector(registry=self._registry)
         self._requests = Counter(

@@ -1,4 +1,4 @@
-"""Words to the service manager that started this process (systemd's notification protocol); to others nothing."""
+"""Words to the service manager that started this process (the notification protocol of systemd)."""
 
 import contextlib
 import os
@@ -11,7 +11,7 @@ WATCHDOG_EVERY_S = 5
 
 
 def notify(word: str) -> None:
-    """A manager that does not listen is no reason to stop."""
+    """Without a manager, nothing. One that does not listen is no reason to stop."""
     address = os.environ.get("NOTIFY_SOCKET", "")
     if not address:
         return

@@ -48,9 +48,9 @@ class Limits:
 class Settings:
     """``hosts`` are the names under which the service may be addressed; ``any_address`` also allows IP
     addresses, which no foreign web page can pretend to be. Without ``require_key`` whoever sends none may do
-    everything. Times in seconds: ``stop_s`` is how long a running job may take to finish what it measures when
-    the process is to end. ``event_days`` is how long events of jobs are kept. ``alive_file`` is touched as
-    long as a worker works."""
+    everything. Times in seconds: ``stop_s`` is how long a running job may take to finish what it measures
+    when the process is to end. ``event_days`` is how long events of jobs are kept. ``alive_file`` is touched
+    as long as a worker works."""
 
     url: str | None
     tools: "Tools"

@@ -4,6 +4,7 @@ python serve_fake.py URL PORT TRIAL_SECONDS [SETTING=VALUE…]; a PORT of "none"
 """
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "db"))
@@ -14,8 +15,9 @@ from tunesmith.service import Settings, Tools, serve, work
 
 url, port, trial_s, *more = sys.argv[1:]
 tuner = FakeTuner(trial_s=float(trial_s))
-changes = {name: type(getattr(Settings(url, None), name))(value) for name, value in (m.split("=") for m in more)}
-settings = Settings(url, Tools(tuner, artifact), **changes)
+settings = Settings(url, Tools(tuner, artifact))
+given = dict(pair.split("=") for pair in more)
+settings = replace(settings, **{n: type(getattr(settings, n))(v) for n, v in given.items()})
 if port == "none":
     sys.exit(work(settings))
 serve(settings, "127.0.0.1", int(port))
