@@ -20,7 +20,7 @@ __all__ = ["JobRunner", "options_of"]
 
 log = logging.getLogger(__name__)
 
-_CUT_OFF_S = 5.0
+_CUT_OFF_S = 3.0
 
 
 class JobRunner:

@@ -113,3 +113,24 @@ def test_a_body_too_large_is_answered_before_the_connection_closes(tmp_path: Pat
     with server(f"sqlite:///{tmp_path}/test.db") as (_, http):
         answer = http.post("/v1/jobs", content=b'{"program": "' + b"x" * 6_000_000 + b'"}')
         assert (answer.status_code, answer.json()["status"]) == (413, 413)
+
+
+def test_an_end_in_good_order_with_streams_requests_and_a_job(tmp_path: Path) -> None:
+    """Streams end, what is asked is answered or dropped, the job goes back to the queue: in bounded time."""
+    url = f"sqlite:///{tmp_path}/test.db"
+    with server(url, trial_s=0.2) as (process, http):
+        job = http.post("/v1/jobs", json={"operator": "matmul(64,64,64)", "trials": 500}).json()["id"]
+        until(lambda: http.get(f"/v1/jobs/{job}").json(), lambda j: j["state"] == "running")
+        with socket.create_connection(("127.0.0.1", http.base_url.port or 0)) as half:
+            half.sendall(b"POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n{")
+            with http.stream("GET", f"/v1/jobs/{job}/events") as stream:
+                texts = stream.iter_text()
+                assert "retry" in next(texts)
+                began = time.monotonic()
+                process.send_signal(signal.SIGTERM)
+                assert "state" in "".join(texts), "the stream ends, and its client comes back later"
+            process.communicate(timeout=20)
+        assert process.returncode == 0 and time.monotonic() - began < 15
+    with open_store(url) as store:
+        left = store.jobs.get(job)
+        assert (left.state, left.lease_owner) == ("queued", None)
