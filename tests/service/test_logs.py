@@ -76,13 +76,15 @@ def test_a_server_writes_json_with_ids_and_no_secret(tmp_path: Path) -> None:
         submitted = http.post("/v1/jobs", json=wanted, headers=mine)
         job = submitted.json()["id"]
         until(lambda: http.get(f"/v1/jobs/{job}", headers=mine).json(), lambda j: j["state"] == "succeeded")
-        made = http.post("/v1/keys", json={"name": "other", "scopes": ["read"]}, headers=mine).json()["secret"]
+        other = {"name": "other", "scopes": ["read"]}
+        made = http.post("/v1/keys", json=other, headers=mine).json()["secret"]
         wrong = http.get(f"/v1/keys/{made}?key={made}", headers={"Authorization": f"Bearer {KEY}"})
         assert wrong.status_code == 401
         process.end(signal.SIGTERM)
     lines = [json.loads(text) for text in process.lines]
     assert all({"time", "level", "logger", "message"} <= set(line) for line in lines)
-    assert {"uvicorn.error", "tunesmith.access", "tunesmith.service.run"} <= {line["logger"] for line in lines}
+    loggers = {line["logger"] for line in lines}
+    assert {"uvicorn.error", "tunesmith.access", "tunesmith.service.run"} <= loggers
     accesses = [line for line in lines if line["logger"] == "tunesmith.access"]
     (access,) = (a for a in accesses if a["request_id"] == submitted.headers["x-request-id"])
     assert (access["method"], access["route"], access["status"]) == ("POST", "/v1/jobs", 202)
@@ -90,6 +92,6 @@ def test_a_server_writes_json_with_ids_and_no_secret(tmp_path: Path) -> None:
     assert refused["status"] == 401
     ended = [line for line in lines if line["message"].endswith("succeeded")]
     assert [line["job_id"] for line in ended] == [job]
-    assert len({line["record_id"] for line in lines if line.get("job_id") == job and "record_id" in line}) == 3
+    assert len({line["record_id"] for line in lines if "record_id" in line and line["job_id"] == job}) == 3
     text = "\n".join(process.lines)
     assert all(secret[12:] not in text for secret in (key, made, KEY))

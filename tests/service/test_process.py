@@ -1,46 +1,18 @@
 """The service as people run it: a process of its own, asked over a socket, killed and started again."""
 
-import contextlib
-import re
 import signal
 import socket
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
+from processes import server, until
 
 from tunesmith.db import DatabaseUnavailable, Store, open_store
 from tunesmith.ir import TunesmithError
 from tunesmith.service import Settings, Tools, serve
-
-
-@contextlib.contextmanager
-def server(url: str, trial_s: float = 0.02) -> Iterator[tuple[subprocess.Popen[str], httpx.Client]]:
-    script = str(Path(__file__).with_name("serve_fake.py"))
-    with subprocess.Popen(
-        [sys.executable, script, url, "0", str(trial_s)], stderr=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stderr
-        try:
-            lines = iter(process.stderr.readline, "")
-            found = next(m for m in map(re.compile(r"http://127\.0\.0\.1:\d+").search, lines) if m)
-            with httpx.Client(base_url=found[0], timeout=10) as http:
-                yield process, http
-        finally:
-            process.kill()
-
-
-def until(ask: Callable[[], dict[str, Any]], holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-    for _ in range(500):
-        if holds(answer := ask()):
-            return answer
-        time.sleep(0.02)
-    raise AssertionError(f"waited in vain: {answer}")
 
 
 def test_killed_and_stopped_and_finished(tmp_path: Path) -> None:
@@ -59,9 +31,9 @@ def test_killed_and_stopped_and_finished(tmp_path: Path) -> None:
             lambda: http.get(f"/v1/jobs/{job}").json(),
             lambda j: j["progress"]["measured"] > max(killed.n_trials, goes_on["progress"]["measured"]),
         )
-        process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=10)
-        assert process.returncode == 0
+        process.popen.send_signal(signal.SIGTERM)
+        process.popen.wait(10)
+        assert process.popen.returncode == 0
     with open_store(url) as store:
         stopped = store.jobs.get(job)
         assert (stopped.state, stopped.lease_owner) == ("queued", None)
@@ -78,11 +50,11 @@ def test_the_second_interrupt_does_not_wait(tmp_path: Path) -> None:
     with server(url, trial_s=60) as (process, http):
         job = http.post("/v1/jobs", json={"operator": "matmul(64,64,64)"}).json()["id"]
         until(lambda: http.get(f"/v1/jobs/{job}").json(), lambda j: j["state"] == "running")
-        process.send_signal(signal.SIGINT)
+        process.popen.send_signal(signal.SIGINT)
         with pytest.raises(subprocess.TimeoutExpired):
-            process.wait(0.5)
-        process.send_signal(signal.SIGINT)
-        assert process.wait(5) == 130
+            process.popen.wait(0.5)
+        process.popen.send_signal(signal.SIGINT)
+        assert process.popen.wait(5) == 130
     with open_store(url) as store:
         assert store.jobs.get(job).state == "running", "the next start finds its process dead"
 
@@ -127,10 +99,10 @@ def test_an_end_in_good_order_with_streams_requests_and_a_job(tmp_path: Path) ->
                 texts = stream.iter_text()
                 assert "retry" in next(texts)
                 began = time.monotonic()
-                process.send_signal(signal.SIGTERM)
+                process.popen.send_signal(signal.SIGTERM)
                 assert "state" in "".join(texts), "the stream ends, and its client comes back later"
-            process.communicate(timeout=20)
-        assert process.returncode == 0 and time.monotonic() - began < 15
+            process.popen.wait(20)
+        assert process.popen.returncode == 0 and time.monotonic() - began < 15
     with open_store(url) as store:
         left = store.jobs.get(job)
         assert (left.state, left.lease_owner) == ("queued", None)
