@@ -1,6 +1,7 @@
 """The page for Prometheus, read by a parser that forgives nothing, and its size whatever is asked for."""
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -68,6 +69,12 @@ def test_the_figures_are_true(service: Any) -> None:
     assert value(found, "database_up") == 1 and value(found, "database_latency_seconds") > 0
     (build,) = (dict(labels) for name, labels in found if name == "tunesmith_build_info")
     assert set(build) == {"version", "python", "schema", "database"} and build["database"] == "sqlite"
+
+
+def test_every_figure_is_documented(service: Any) -> None:
+    document = (Path(__file__).parents[2] / "docs" / "service.md").read_text()
+    kinds = re.findall(r"# TYPE (tunesmith_\w+)", service.http.get("/metrics").text)
+    assert kinds and {kind for kind in kinds if f"`{kind}`" not in document} == set()
 
 
 def test_the_queue(any_url: str, start: Any) -> None:
