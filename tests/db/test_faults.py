@@ -8,6 +8,7 @@ import db_samples as samples
 import pytest
 
 from tunesmith.db import DatabaseLocked, DatabaseUnavailable, default_url, open_store, quick_best
+from tunesmith.db.urls import with_password, without_password
 from tunesmith.ir.errors import TunesmithError
 
 
@@ -118,3 +119,31 @@ def test_the_user_s_own_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         store.add(record)
     best = quick_best(None, samples.WORKLOAD.hash, samples.TARGET)
     assert best is not None and best.record == record
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://me:hush@db:5/x?a=b", "postgresql://me:***@db:5/x?a=b"),
+        ("postgresql://me:hu/s@h@db/x?password=hush&sslpassword=hush",
+         "postgresql://me:***@db/x?password=***&sslpassword=***"),
+        ("postgresql://me@db/x", "postgresql://me@db/x"),
+        ("sqlite:////a@b:c.db", "sqlite:////a@b:c.db"),
+    ],
+)  # fmt: skip
+def test_passwords_are_not_shown(url: str, shown: str) -> None:
+    assert without_password(url) == shown
+
+
+def test_a_password_is_added_where_there_is_none() -> None:
+    assert with_password("postgresql://me@db/x?a=b", "a/@") == "postgresql://me:a%2F%40@db/x?a=b"
+    for url in ("postgresql://me:one@db/x", "postgresql://db/x", "sqlite:////a.db"):
+        with pytest.raises(DatabaseUnavailable):
+            with_password(url, "two")
+
+
+@pytest.mark.parametrize("url", ["postgresql://me:hu@sh@db/x", "postgresql://me:hush@db:port/x"])
+def test_what_cannot_be_read_is_refused_without_its_password(url: str) -> None:
+    with pytest.raises(DatabaseUnavailable) as refused:
+        open_store(url)
+    assert "cannot be read" in str(refused.value) and "hu" not in str(refused.value)

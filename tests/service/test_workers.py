@@ -2,6 +2,7 @@
 
 import itertools
 import signal
+import socket
 import time
 from pathlib import Path
 
@@ -102,3 +103,16 @@ def test_a_worker_without_database_says_so(tmp_path: Path, capfd: pytest.Capture
 
     assert main(["worker", "--db", f"sqlite:///{tmp_path}/nowhere/test.db"]) == 1
     assert "does not exist. Create it" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("port", ["0", "none"], ids=["server", "worker"])
+def test_the_service_manager_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, port: str) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "manager"))
+        manager.settimeout(20)
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "manager"))
+        with running(f"sqlite:///{tmp_path}/test.db", port) as process:
+            first = [manager.recv(100), manager.recv(100)]
+            assert sorted(first) == [b"READY=1", b"WATCHDOG=1"]
+            assert process.end(signal.SIGTERM) == 0
+            assert manager.recv(100) == b"STOPPING=1"
