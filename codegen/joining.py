@@ -60,8 +60,8 @@ def join_rows(s: For, context: Context, memory: Memory, values: Values) -> None:
     (whole,) = rows
     while whole.lanes > s.extent:
         half = whole.lanes // 2
-        parts = (_shuffled(context, dtype, whole, whole, range(n, n + half)) for n in (0, half))
-        whole = values.join(update.reducer, *parts, dtype)
+        low, high = (_shuffled(context, dtype, whole, whole, range(n, n + half)) for n in (0, half))
+        whole = values.join(update.reducer, low, high, dtype)
     with context.lanes(Lane(s.var, s.extent), None):
         memory.write(slot, update.index, whole)
 
