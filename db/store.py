@@ -2,9 +2,9 @@
 
 import datetime as dt
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from tunesmith.db import trials, workloads
 from tunesmith.db.artifacts import Artifacts
@@ -14,6 +14,8 @@ from tunesmith.db.jobs import Jobs
 from tunesmith.db.keys import Keys
 from tunesmith.db.lookup import Shared, find_best
 from tunesmith.db.nearby import find_neighbours
+from tunesmith.db.portable import export_lines
+from tunesmith.db.pruning import Pruned, prune_records
 from tunesmith.db.requests import Requests
 from tunesmith.db.schema import ensure_schema
 from tunesmith.db.trained import TrainedModels
@@ -138,6 +140,24 @@ class Store:
         an index are read.
         """
         return self._database.read(lambda session: find_neighbours(session.fetch, workload, target, limit))
+
+    def raced(self, workload_hash: str, fingerprint: str, cache: str = "warm") -> frozenset[str]:
+        """Ids of the entrants of the latest race."""
+        return self._database.read(
+            lambda session: trials.raced_records(session, workload_hash, fingerprint, cache)
+        )
+
+    def export(
+        self, *, workload: str | None = None, target: str | None = None, status: Status | None = None
+    ) -> Iterator[dict[str, Any]]:
+        """Lines of JSON from which another database can take these records over."""
+        given = {"workload_id": workload, "target_id": target, "status": status and status.value}
+        return export_lines(self._database, {k: v for k, v in given.items() if v is not None})
+
+    def prune(self, older_than: dt.timedelta, *, failed_only: bool = False, dry_run: bool = False) -> Pruned:
+        """Removes old records that nobody is served, and not those of unfinished jobs."""
+        before = self._clock() - older_than
+        return prune_records(self._database, before, failed_only=failed_only, dry_run=dry_run)
 
     def get(self, record_id: str) -> Record:
         """By id or by its unique beginning. Raises ``NotFound``, ``Ambiguous``.
