@@ -67,7 +67,11 @@ def serve(
 
 class _Server(uvicorn.Server):
     def __init__(self, app: FastAPI) -> None:
-        super().__init__(uvicorn.Config(app, server_header=False, timeout_graceful_shutdown=5))
+        # Its own logging would write a line a request to standard output, which may be a pipe that is full.
+        config = uvicorn.Config(
+            app, server_header=False, timeout_graceful_shutdown=5, log_config=None, access_log=False
+        )
+        super().__init__(config)
         self._app = app
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:

@@ -1,6 +1,7 @@
 """The service as people run it: a process of its own, asked over a socket, killed and started again."""
 
 import contextlib
+import json
 import re
 import signal
 import socket
@@ -113,3 +114,19 @@ def test_a_body_too_large_is_answered_before_the_connection_closes(tmp_path: Pat
     with server(f"sqlite:///{tmp_path}/test.db") as (_, http):
         answer = http.post("/v1/jobs", content=b'{"program": "' + b"x" * 6_000_000 + b'"}')
         assert (answer.status_code, answer.json()["status"]) == (413, 413)
+
+
+def test_standard_output_is_for_the_address_alone(tmp_path: Path) -> None:
+    """Whoever started the server reads one line of it; more of them would fill the pipe, and block."""
+    command = [sys.executable, "-m", "tunesmith.cli.main", "serve", "--port", "0", "--json"]
+    with subprocess.Popen([*command, "--db", str(tmp_path / "a.db")], stdout=-1, stderr=-3) as process:
+        try:
+            assert process.stdout
+            url = json.loads(process.stdout.readline())["url"]
+            with httpx.Client(base_url=url, timeout=10) as http:
+                assert all(http.get("/livez").status_code == 200 for _ in range(20))
+            process.terminate()
+            assert process.stdout.read() == b""
+            process.wait(20)
+        finally:
+            process.kill()
