@@ -38,8 +38,9 @@ class ReadSession:
     def is_postgres(self) -> bool:
         return self._connection.dialect.name == "postgresql"
 
-    def rows(self, query: sa.Select[Any]) -> Sequence[Row]:
-        return cast(Sequence[Row], self._connection.execute(query).mappings().all())
+    def rows(self, query: sa.Select[Any], values: Mapping[str, Any] | None = None) -> Sequence[Row]:
+        """Rows of a query, with ``values`` for its bound names."""
+        return cast(Sequence[Row], self._connection.execute(query, values or {}).mappings().all())
 
     def first(self, query: sa.Select[Any]) -> Row | None:
         return cast(Row | None, self._connection.execute(query).mappings().first())
@@ -55,6 +56,11 @@ class WriteSession(ReadSession):
     def run(self, statement: sa.Update) -> int:
         """Executes a change; returns the number of rows it found."""
         return self._connection.execute(statement).rowcount
+
+    def run_all(self, statement: sa.Update | sa.Insert, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Executes a change for each of several rows of values."""
+        if rows:
+            self._connection.execute(statement, [dict(row) for row in rows])
 
     def delete(self, statement: sa.Delete) -> int:
         """Executes a deletion; returns the number of rows it took away."""
