@@ -14,14 +14,17 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Connection, Engine
 
 from tunesmith.db.errors import BadQuery, DatabaseUnavailable
-from tunesmith.db.faults import UNSTORABLE, is_transient, translate
+from tunesmith.db.faults import UNSTORABLE, is_read_only, is_transient, translate
 from tunesmith.db.raw import compact_json, connect_sqlite
 from tunesmith.db.urls import sqlite_path
 
-__all__ = ["Database", "ReadSession", "Row", "WriteSession"]
+__all__ = ["PATIENCE", "Database", "ReadSession", "Row", "WriteSession"]
 
 T = TypeVar("T")
 _TRIES = 5
+PATIENCE = {"connect_timeout": "10", "keepalives_idle": "30", "tcp_user_timeout": "30000"}
+"""With a PostgreSQL server that does not answer, in libpq's words; what stands in the URL goes before."""
+
 _OVERFLOW = 60  # above the number of threads that a server answers requests with
 
 Row = Mapping[str, Any]
@@ -125,6 +128,8 @@ class Database:
                 if error is None:
                     raise
                 if not is_transient(fault) or not left or time.monotonic() > deadline:
+                    if is_read_only(fault):
+                        self.close()  # what was opened for reading remains so when the file may be written
                     raise error from fault
                 time.sleep(random.uniform(0.01, 0.1) * (_TRIES - left))
             except sa.exc.StatementError as fault:  # raised while values were made ready
@@ -154,7 +159,11 @@ class Database:
     def _postgres_engine(self) -> Engine:
         try:
             return sa.create_engine(
-                self.url, pool_pre_ping=True, max_overflow=_OVERFLOW, json_serializer=compact_json
+                self.url,
+                pool_pre_ping=True,
+                max_overflow=_OVERFLOW,
+                json_serializer=compact_json,
+                connect_args={k: v for k, v in PATIENCE.items() if k not in sa.make_url(self.url).query},
             )
         except ModuleNotFoundError as missing:
             raise DatabaseUnavailable(

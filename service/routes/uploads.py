@@ -68,6 +68,8 @@ async def upload_records(
 
 def _documents(body: bytes, lines: bool, most: int) -> list[Any]:
     documents: Any
+    if not body:
+        raise _invalid("a body is needed")
     try:
         if lines:
             documents = [json.loads(line) for line in body.splitlines() if line.strip()]

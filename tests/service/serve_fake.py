@@ -1,4 +1,4 @@
-"""A server process with the made-up tuner: python serve_fake.py URL PORT TRIAL_SECONDS"""
+"""A server process with the made-up tuner: python serve_fake.py URL PORT TRIAL_SECONDS [--require-key]"""
 
 import sys
 from pathlib import Path
@@ -10,5 +10,9 @@ from fake_tuner import FakeTuner, artifact
 from tunesmith.service import Tools, serve
 
 serve(
-    "127.0.0.1", int(sys.argv[2]), sys.argv[1], tools=Tools(FakeTuner(trial_s=float(sys.argv[3])), artifact)
+    "127.0.0.1",
+    int(sys.argv[2]),
+    sys.argv[1],
+    tools=Tools(FakeTuner(trial_s=float(sys.argv[3])), artifact),
+    require_key="--require-key" in sys.argv,
 )

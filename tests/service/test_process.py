@@ -1,39 +1,20 @@
 """The service as people run it: a process of its own, asked over a socket, killed and started again."""
 
-import contextlib
 import json
-import re
 import signal
 import socket
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
+from server_process import server
 
 from tunesmith.db import DatabaseUnavailable, Store, open_store
 from tunesmith.ir import TunesmithError
 from tunesmith.service import Tools, serve
-
-
-@contextlib.contextmanager
-def server(url: str, trial_s: float = 0.02) -> Iterator[tuple[subprocess.Popen[str], httpx.Client]]:
-    script = str(Path(__file__).with_name("serve_fake.py"))
-    with subprocess.Popen(
-        [sys.executable, script, url, "0", str(trial_s)], stderr=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stderr
-        try:
-            lines = iter(process.stderr.readline, "")
-            found = next(m for m in map(re.compile(r"http://127\.0\.0\.1:\d+").search, lines) if m)
-            with httpx.Client(base_url=found[0], timeout=10) as http:
-                yield process, http
-        finally:
-            process.kill()
 
 
 def until(ask: Callable[[], dict[str, Any]], holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
@@ -61,7 +42,7 @@ def test_killed_and_stopped_and_finished(tmp_path: Path) -> None:
             lambda j: j["progress"]["measured"] > max(killed.n_trials, goes_on["progress"]["measured"]),
         )
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=10)
+        process.wait(10)
         assert process.returncode in (0, -signal.SIGTERM)
     with open_store(url) as store:
         stopped = store.jobs.get(job)
