@@ -9,7 +9,7 @@ ClientError
 from collections.abc import Mapping
 from typing import Any
 
-from tunesmith.ir.errors import TunesmithError
+from tunesmith import TunesmithError
 
 __all__ = ["ClientError", "JobEnded", "ServiceError", "Unreachable"]
 
