@@ -15,19 +15,30 @@ from tunesmith.cli.output import emit_json, format_gflops, format_percent, forma
 if TYPE_CHECKING:
     from tunesmith.client import Client, JobEvent
 
-__all__ = ["add_remote", "client_of", "follow", "print_job", "service_url"]
+__all__ = ["add_remote", "client_of", "follow", "print_job", "service_url", "url_words"]
 
 _CODES = {"succeeded": 0, "stopped": 0, "failed": 1, "cancelled": 1}
 
 
 def add_remote(parser: argparse.ArgumentParser) -> None:
     """``--url`` and ``--key-file``. A key itself is no argument: everybody sees those of processes."""
-    parser.add_argument("--url", metavar="URL", help="of a service (default: $TUNESMITH_URL)")
+    parser.add_argument("--url", metavar="URL", help="ask a service (default: $TUNESMITH_URL)")
     parser.add_argument("--key-file", type=Path, metavar="FILE", help="holds the key; else $TUNESMITH_KEY")
 
 
 def service_url(args: argparse.Namespace) -> str | None:
-    return args.url or os.environ.get("TUNESMITH_URL") or None
+    """None stands for this machine. What the command line says counts before the environment. Raises
+    UsageError when it names both a service and a database."""
+    has_database = getattr(args, "db", None) is not None
+    if args.url and has_database:
+        raise UsageError("--url or --db, not both: a service has a database of its own")
+    return args.url or (None if has_database else os.environ.get("TUNESMITH_URL")) or None
+
+
+def url_words(args: argparse.Namespace) -> list[str]:
+    """What a command has to say to reach the same service."""
+    words = ["--url", args.url] if args.url else []
+    return words + (["--key-file", str(args.key_file)] if args.key_file else [])
 
 
 @contextmanager
@@ -55,8 +66,7 @@ def follow(client: "Client", job_id: str, args: argparse.Namespace, *, quiet: bo
             if not quiet:
                 _tell(event)
     except KeyboardInterrupt:
-        words = ["--url", args.url] if args.url else []
-        command = shlex.join(["tunesmith", "jobs", "watch", job_id, *words])
+        command = shlex.join(["tunesmith", "jobs", "watch", job_id, *url_words(args)])
         note(f"not watching any more; the job goes on. To watch again: {command}")
         raise
     job = client.job(job_id)

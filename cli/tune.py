@@ -104,8 +104,6 @@ def _run_one(args: argparse.Namespace) -> int:
 
 def _run_there(args: argparse.Namespace) -> int:
     """On a service; programs are read here, so that what is wrong with them is told with file and line."""
-    if args.db is not None:
-        raise UsageError("--db is for tuning here; a service has a database of its own")
     tasks = [(t.program, t.weight) for t in load_tasks(args.source, args.weights, args.tasks)]
     given = {"trials": args.trials, "seconds": args.seconds, "threads": args.threads, "seed": args.seed}
     options = {k: v for k, v in given.items() if v is not None} | {"fresh": args.fresh}
