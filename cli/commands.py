@@ -9,7 +9,7 @@ import difflib
 import importlib
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 __all__ = [
     "COMMANDS",
@@ -62,6 +62,16 @@ Exit codes: 0 ok, 1 failure, 2 usage or bad program, 3 not found, 130 interrupte
 
 class Parser(argparse.ArgumentParser):
     """Raises UsageError instead of leaving the process, so that `--json` holds for usage errors too."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Refuses what is unknown at once: a subcommand's parser would leave it to its parent, who would then
+        show the wrong usage."""
+        known, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            near = difflib.get_close_matches(unknown[0], self._option_string_actions, n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+        return known, unknown
 
     def error(self, message: str) -> NoReturn:
         from tunesmith.cli.errors import UsageError

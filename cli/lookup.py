@@ -52,10 +52,11 @@ def best_of(subject: Subject, target: Target, known: Known) -> Best:
             f"{subject.word!r} is neither a program nor a workload with a working record;"
             f" `{_command('query', known)}` lists what is known"
         )
-    who = "nothing is known yet" if known.url is None else f"{known.url} knows nothing yet"
-    raise NotFoundError(
-        f"{who} of {subject.word} on this machine; to find it: {_command('tune', known, subject.word)}"
-    )
+    tune = _command("tune", known, subject.word)
+    if known.url is not None:
+        who = f"{known.url} knows nothing yet of {subject.word} for this machine"
+        raise NotFoundError(f"{who}; to find it: {tune}")
+    raise NotFoundError(f"nothing is known yet of {subject.word} on this machine; to find it: {tune}")
 
 
 def near_of(subject: Subject, target: Target, known: Known) -> Suggestion:

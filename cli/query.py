@@ -1,6 +1,7 @@
 """`tunesmith query`: what the database holds."""
 
 import argparse
+import shlex
 from dataclasses import asdict
 from typing import Any
 
@@ -66,16 +67,15 @@ def _records(known: Known, workload: str | None, args: argparse.Namespace) -> in
     )
     page = known.records(query)
     headers = ("record", "workload", "status", "time", "GFLOP/s", "trial", "when", "error")
-    _show(args, "records", page, headers, [_record_row(item) for item in page.items], right=(3, 4, 5))
+    _show(known, args, "records", page, headers, [_record_row(item) for item in page.items], right=(3, 4, 5))
     return 0
 
 
 def _workloads(known: Known, args: argparse.Namespace) -> int:
     page = known.workloads(args.limit, args.cursor)
     headers = ("workload", "hash", "type", "work", "records", "failed", "best", "GFLOP/s")
-    _show(
-        args, "workloads", page, headers, [_workload_row(item) for item in page.items], right=(3, 4, 5, 6, 7)
-    )
+    rows = [_workload_row(item) for item in page.items]
+    _show(known, args, "workloads", page, headers, rows, right=(3, 4, 5, 6, 7))
     return 0
 
 
@@ -106,6 +106,7 @@ def _workload_row(item: WorkloadSummary) -> tuple[str, ...]:
 
 
 def _show(
+    known: Known,
     args: argparse.Namespace,
     kind: str,
     page: Page[Any],
@@ -117,7 +118,7 @@ def _show(
         emit_json({kind: [asdict(item) for item in page.items], "next_cursor": page.next_cursor})
         return
     if not rows:
-        line(f"no {kind}; `tunesmith tune SOURCE` makes some")
+        line(f"no {kind}; `{shlex.join(['tunesmith', 'tune', 'SOURCE', *known.words])}` makes some")
         return
     table(headers, rows, right=right)
     if page.next_cursor:

@@ -10,9 +10,9 @@ from tunesmith.cli.commands import SOURCE_HELP, add_common, positive_float, posi
 from tunesmith.cli.database import open_database
 from tunesmith.cli.errors import UsageError
 from tunesmith.cli.interrupt import interruptible
-from tunesmith.cli.output import emit_json
+from tunesmith.cli.output import emit_json, note
 from tunesmith.cli.progress import Tally, progress
-from tunesmith.cli.remote import add_remote, client_of, follow, print_job, service_url
+from tunesmith.cli.remote import add_remote, client_of, follow, print_job, service_url, watch_command
 from tunesmith.cli.sources import load_program
 from tunesmith.cli.task_list import load_tasks
 from tunesmith.cli.tune_report import print_result, result_code
@@ -117,6 +117,7 @@ def _run_there(args: argparse.Namespace) -> int:
         emit_json(job)
     else:
         print_job(job)
+        note(f"to watch it: {watch_command(job['id'], args)}")
     return 0
 
 

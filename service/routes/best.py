@@ -50,9 +50,9 @@ def get_best(
         raise RequestValidationError([{"loc": ("query", "workload"), "msg": reason, "type": "one_of"}])
     if operator is not None:
         program = read_program(here.settings.tools, here.settings.limits, {"operator": operator})
-        return answer(_best_of(here, program, target, near), if_none_match)
+        return answer(_best_of(here, program, target, near, "query"), if_none_match)
     assert workload is not None
-    return answer(_best(here, workload, None, target, near), if_none_match)
+    return answer(_best(here, workload, None, target, near, "query"), if_none_match)
 
 
 @router.post("")
@@ -65,18 +65,21 @@ def find_best(here: Here, query: BestQuery) -> BestView:
     given = query.target
     target = given.value() if isinstance(given, TargetDocument) else given
     if query.workload is not None:
-        return _best(here, query.workload, None, target, query.near)
+        return _best(here, query.workload, None, target, query.near, "body")
     source = {"program": query.program} if query.program is not None else {"operator": query.operator}
     program = read_program(here.settings.tools, here.settings.limits, source)
-    return _best_of(here, program, target, query.near)
+    return _best_of(here, program, target, query.near, "body")
 
 
-def _best_of(here: Context, program: Program, target: Wanted, near: bool) -> BestView:
-    return _best(here, workload_hash(program), program, target, near)
+def _best_of(here: Context, program: Program, target: Wanted, near: bool, place: str) -> BestView:
+    return _best(here, workload_hash(program), program, target, near, place)
 
 
-def _best(here: Context, key: str, program: Program | None, target: Wanted, near: bool) -> BestView:
-    """``key`` is the hash of the workload; without its ``program`` a stored one is looked for when needed."""
+def _best(
+    here: Context, key: str, program: Program | None, target: Wanted, near: bool, place: str
+) -> BestView:
+    """``key`` is the hash of the workload; without its ``program`` a stored one is looked for when needed.
+    ``place`` of the request is where the target stands."""
     best = here.store.best(key, target)
     if best is not None:
         return best_view(best)
@@ -91,7 +94,7 @@ def _best(here: Context, key: str, program: Program | None, target: Wanted, near
         program = program_from_json(stored.program)
     if there is None:
         reason = "an estimate is for a target; give the fingerprint of a known one, or POST a whole one"
-        raise RequestValidationError([{"loc": ("query", "target"), "msg": reason, "type": "missing"}])
+        raise RequestValidationError([{"loc": (place, "target"), "msg": reason, "type": "missing"}])
     return near_view(here.settings.tools.near(program, there, here.store))
 
 
