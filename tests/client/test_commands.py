@@ -100,9 +100,8 @@ def test_verbs(serve: Serve) -> None:
         (("tune", "matmul(3,4,5)", "--trials", "1000000", "--url", "{url}"), 2, "or equal to 100000\n"),
     ],
 )
-def test_what_is_refused(serve: Serve, words: tuple[str, ...], code: int, text: str) -> None:
-    url = serve().url if any("{url}" in w for w in words) else ""
-    done = run(*(w.format(url=url) for w in words))
+def test_what_is_refused(server: Any, words: tuple[str, ...], code: int, text: str) -> None:
+    done = run(*(w.format(url=server.url) for w in words))
     assert done.returncode == code and text in done.stderr and "Traceback" not in done.stderr, done.stderr
 
 
