@@ -16,7 +16,7 @@ from tunesmith.cli.lookup import Subject, best_of, near_of, resolve, this_machin
 from tunesmith.cli.output import emit_json, format_bytes, line
 from tunesmith.cli.remote import add_remote
 from tunesmith.db import Match
-from tunesmith.records import Record
+from tunesmith.records import Record, Target
 
 __all__ = ["EXAMPLES", "SUMMARY", "arguments", "run", "write_all"]
 
@@ -80,6 +80,7 @@ def run(args: argparse.Namespace) -> int:
     with known_of(args) as known:
         subject = resolve(args.what, known)
         record_id, record = _record(subject, args, known)
+        verified = ", verified here" if known.url and _is_here(record.target) else ""
 
     from tunesmith.tuning import artifact
     from tunesmith.tuning.c_names import symbol_name
@@ -94,8 +95,8 @@ def run(args: argparse.Namespace) -> int:
         files = [{"path": str(args.output / file), "size_bytes": len(data)} for file, data in built.items()]
         emit_json({"record": record_id, "name": name, "files": files})
         return 0
-    origin = f"record {record_id}" if record_id else "from other shapes, verified here"
-    line(f"{origin}: {record.workload.name}, tuned for {record.target.cpu}")
+    origin = f"record {record_id}" if record_id else "from other shapes"
+    line(f"{origin}: {record.workload.name}, tuned for {record.target.cpu}{verified}")
     for file, data in built.items():
         line(f"wrote {args.output / file} ({format_bytes(len(data))})")
     return 0
@@ -103,8 +104,9 @@ def run(args: argparse.Namespace) -> int:
 
 def _record(subject: Subject, args: argparse.Namespace, known: Known) -> tuple[str | None, Record]:
     """What to build, and its id if it is kept somewhere. A record that was named is for its own target."""
-    if subject.record is not None:
-        return subject.record.id, subject.record
+    named = subject.record
+    if named is not None:
+        return named.id, known.usable(named, named.target) if _is_here(named.target) else named
     here = this_machine(args.threads)
     try:
         found = best_of(subject, here, known)
@@ -116,6 +118,10 @@ def _record(subject: Subject, args: argparse.Namespace, known: Known) -> tuple[s
         return known.confirm(subject.program, answer)
     record = found.record if found.match is Match.EXACT else replace(found.record, target=here)
     return record.id, known.usable(record, here)
+
+
+def _is_here(target: Target) -> bool:
+    return target.fingerprint == this_machine(target.threads).fingerprint
 
 
 def write_all(folder: Path, files: Mapping[str, bytes]) -> None:

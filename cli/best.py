@@ -66,7 +66,7 @@ def _run(args: argparse.Namespace, known: Known) -> int:
     if args.json:
         emit_json(_as_json(found))
     else:
-        _print(found, here, known)
+        _print(found, here, known, subject)
     return 0
 
 
@@ -96,7 +96,7 @@ def _match_text(found: Best, here: Target) -> str:
     return _MATCHES[found.match]
 
 
-def _print(found: Best, here: Target, known: Known) -> None:
+def _print(found: Best, here: Target, known: Known, subject: Subject) -> None:
     record, target = found.record, found.record.target
     share = format_percent(peak_fraction(target, record.workload.dtype, found.gflops))
     how = "in the final race" if found.raced else "in its trial; not raced against others yet"
@@ -104,8 +104,15 @@ def _print(found: Best, here: Target, known: Known) -> None:
     line(f"{record.workload.name}: {figures} ({how})")
     line(f"match {found.match.value}: {_match_text(found, here)} ({target.model}, {threads_text(target)})")
     line(f"record {record.id}, {record.created_at:%Y-%m-%d %H:%M}")
-    command = _apply(known, record.id)
+    command = _apply(known, *_name(found, here, subject))
     line(f"next: {command} -o DIR   writes a shared library and its C header")
+
+
+def _name(found: Best, here: Target, subject: Subject) -> list[str]:
+    """How to ask for the kernel on this machine: a record that is named is built for its own target."""
+    if found.match is Match.EXACT or subject.program is None:
+        return [found.record.id]
+    return [subject.word] + (["--threads", str(here.threads)] if here.threads > 1 else [])
 
 
 def _apply(known: Known, *words: str) -> str:

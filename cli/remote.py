@@ -4,7 +4,7 @@ import argparse
 import os
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -65,8 +65,11 @@ def client_of(args: argparse.Namespace) -> Iterator["Client"]:
             raise CommandError(f"{refused} Give it with --key-file FILE or TUNESMITH_KEY.") from refused
 
 
-def follow(client: "Client", job_id: str, args: argparse.Namespace, *, quiet: bool = False) -> int:
-    """Show a job until it has ended, then what came out. An interruption leaves it running."""
+def follow(
+    client: "Client", job_id: str, args: argparse.Namespace, *, quiet: bool = False, kernel: Sequence[str] = ()
+) -> int:
+    """Show a job until it has ended, then what came out; ``kernel`` are words that name it to ``apply``. An
+    interruption leaves the job running."""
     try:
         for event in client.watch(job_id):
             if not quiet:
@@ -81,6 +84,9 @@ def follow(client: "Client", job_id: str, args: argparse.Namespace, *, quiet: bo
         emit_json(job)
     else:
         print_job(job)
+        if kernel and job["progress"]["best"] is not None:
+            command = shlex.join(["tunesmith", "apply", *kernel, *url_words(args)])
+            line(f"next: {command} -o DIR   writes a shared library and its C header")
     return _CODES.get(job["state"], 1)
 
 

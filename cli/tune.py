@@ -112,7 +112,9 @@ def _run_there(args: argparse.Namespace) -> int:
         one = len(tasks) == 1
         job = client.submit(tasks[0][0], **options) if one else client.submit_many(tasks, **options)
         if not args.detach:
-            return follow(client, job["id"], args, quiet=args.quiet)
+            kernel = args.source if one and args.source != ["-"] else []
+            kernel = kernel + ["--threads", str(args.threads)] if kernel and args.threads > 1 else kernel
+            return follow(client, job["id"], args, quiet=args.quiet, kernel=kernel)
     if args.json:
         emit_json(job)
     else:

@@ -13,6 +13,7 @@ from tunesmith.client.watching import JobEvent, watch
 if TYPE_CHECKING:
     from tunesmith.ir import Program
     from tunesmith.records import Target
+    from tunesmith.tuning import Kernel
 
 __all__ = ["Client", "Source", "connect"]
 
@@ -164,6 +165,18 @@ class Client:
                 return None
             raise
 
+    def load(self, source: Source, *, threads: int = 1) -> "Kernel":
+        """``tunesmith.load`` with the best schedule that the service knows for this machine: built here, from
+        data. What the service does not know is loaded as if there were none."""
+        from tunesmith.client.documents import record_of
+        from tunesmith.measure import detect_target
+        from tunesmith.tuning import load
+
+        program = _program(source)
+        answer = self.best(program, target=detect_target(threads))
+        record = None if answer is None else record_of(answer["record"])
+        return load(program, threads=threads, record=record)
+
     def record(self, record_id: str) -> Document:
         """A whole record; the id may be abbreviated."""
         return self._read("GET", f"/v1/records/{record_id}")
@@ -213,6 +226,15 @@ class Client:
             cursor = page["next_cursor"]
             if cursor is None:
                 return
+
+
+def _program(source: Source) -> "Program":
+    if not isinstance(source, str):
+        return getattr(source, "program", source)
+    from tunesmith.frontend import operator
+    from tunesmith.ir import parse
+
+    return operator(source) if _OPERATOR.fullmatch(source) else parse(source)
 
 
 def _source(source: Source) -> dict[str, str]:

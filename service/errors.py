@@ -151,7 +151,8 @@ def _fault(fault: dict[str, Any]) -> dict[str, str]:
         reason = f"no valid JSON at character {fault['loc'][-1]}: {fault.get('ctx', {}).get('error', '')}"
         return {"in": "body", "name": "body", "detail": reason}
     place, *path = [str(part) for part in fault["loc"]]
-    reason = str(fault["msg"]).removeprefix("Value error, ")
+    unknown = fault["type"] == "extra_forbidden" and place == "body"
+    reason = "no such member" if unknown else str(fault["msg"]).removeprefix("Value error, ")
     return {"in": place, "name": ".".join(path) or place, "detail": reason}
 
 

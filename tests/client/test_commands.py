@@ -112,7 +112,7 @@ def test_what_a_service_knows(serve: Serve, tmp_path: Path) -> None:
     best = json.loads(run("best", "matmul(24,32,40)", "--json", TUNESMITH_URL=url).stdout)
     assert (best["match"], best["record"], best["workload"]["name"]) == ("same_arch", record, "matmul")
     told = run("best", "matmul(24,32,40)", "--url", url)
-    assert f"tunesmith apply {best['record']} --url {url} -o DIR" in told.stdout
+    assert f"tunesmith apply 'matmul(24,32,40)' --url {url} -o DIR" in told.stdout
     by_hash = run("best", best["workload"]["hash"], "--json", "--url", url)
     assert json.loads(by_hash.stdout) == best
     listed = run("query", "--workload", "matmul(24,32,40)", "--order", "time", "--json", "--url", url)
@@ -123,12 +123,16 @@ def test_what_a_service_knows(serve: Serve, tmp_path: Path) -> None:
     assert "matmul" in run("query", "--url", url).stdout
     shown = run("show", best["record"], "--level", "program", "--url", url)
     assert shown.stdout.startswith("def matmul(")
+    with connect(url) as client:
+        kernel = client.load("matmul(24,32,40)")
+        assert kernel.record is not None and kernel.record.id == record
     applied = run("apply", "matmul(24,32,40)", "-o", str(tmp_path), "--json", "--url", url)
     assert applied.returncode == 0, applied.stderr
     assert json.loads(applied.stdout)["record"] == best["record"]
     library = ctypes.CDLL(str(tmp_path / "libmatmul.so"))
     a, b = np.random.default_rng(0).random((2, 40, 40), dtype=np.float32)
     a, b, c = a[:24].copy(), b[:, :32].copy(), np.empty((24, 32), np.float32)
+    np.testing.assert_allclose(kernel(a, b), a @ b, rtol=1e-4)
     assert library.matmul(*(ctypes.c_void_p(x.ctypes.data) for x in (a, b, c))) == 0
     np.testing.assert_allclose(c, a @ b, rtol=1e-4)
 
