@@ -66,7 +66,12 @@ def client_of(args: argparse.Namespace) -> Iterator["Client"]:
 
 
 def follow(
-    client: "Client", job_id: str, args: argparse.Namespace, *, quiet: bool = False, kernel: Sequence[str] = ()
+    client: "Client",
+    job_id: str,
+    args: argparse.Namespace,
+    *,
+    quiet: bool = False,
+    kernel: Sequence[str] = (),
 ) -> int:
     """Show a job until it has ended, then what came out; ``kernel`` are words that name it to ``apply``. An
     interruption leaves the job running."""

@@ -112,15 +112,20 @@ def _run_there(args: argparse.Namespace) -> int:
         one = len(tasks) == 1
         job = client.submit(tasks[0][0], **options) if one else client.submit_many(tasks, **options)
         if not args.detach:
-            kernel = args.source if one and args.source != ["-"] else []
-            kernel = kernel + ["--threads", str(args.threads)] if kernel and args.threads > 1 else kernel
-            return follow(client, job["id"], args, quiet=args.quiet, kernel=kernel)
+            return follow(client, job["id"], args, quiet=args.quiet, kernel=_kernel(args))
     if args.json:
         emit_json(job)
     else:
         print_job(job)
         note(f"to watch it: {watch_command(job['id'], args)}")
     return 0
+
+
+def _kernel(args: argparse.Namespace) -> list[str]:
+    """How to name what comes out to `tunesmith apply`, if it is one kernel that can be named."""
+    if len(args.source) != 1 or args.tasks is not None or args.source == ["-"]:
+        return []
+    return [*args.source, *(["--threads", str(args.threads)] if args.threads > 1 else [])]
 
 
 def options_of(args: argparse.Namespace, programs: int = 1) -> TuneOptions:
