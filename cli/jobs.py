@@ -1,12 +1,13 @@
 """`tunesmith jobs`: look after the jobs of a service."""
 
 import argparse
+import shlex
 from itertools import islice
 from typing import Any
 
 from tunesmith.cli.commands import add_common, positive_int
-from tunesmith.cli.output import emit_json, format_time, table
-from tunesmith.cli.remote import add_remote, client_of, follow, print_job
+from tunesmith.cli.output import emit_json, format_time, line, table
+from tunesmith.cli.remote import add_remote, client_of, follow, print_job, url_words
 
 __all__ = ["EXAMPLES", "SUMMARY", "arguments", "run"]
 
@@ -63,6 +64,10 @@ def run(args: argparse.Namespace) -> int:
 def _list(jobs: list[dict[str, Any]], args: argparse.Namespace) -> None:
     if args.json:
         emit_json({"items": jobs})
+        return
+    if not jobs:
+        submit = shlex.join(["tunesmith", "tune", "SOURCE", *url_words(args)])
+        line(f"no {args.state} jobs" if args.state else f"no jobs; `{submit}` submits one")
         return
     rows = []
     for job in jobs:

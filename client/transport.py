@@ -188,7 +188,8 @@ def _refusal(response: http.client.HTTPResponse, body: bytes) -> ServiceError:
     if not isinstance(document, dict):
         where = response.getheader("Location")
         moved = f"it redirects to {where}; use that URL" if where and response.status < 400 else ""
-        document = {"title": f"HTTP {response.status} {response.reason}", "detail": moved}
+        detail = moved or "this is no answer of Tunesmith's; is the URL that of a service?"
+        document = {"title": f"HTTP {response.status} {response.reason}", "detail": detail}
     return ServiceError(response.status, document, _seconds(response.getheader("Retry-After")))
 
 
