@@ -34,6 +34,7 @@ COMMANDS = {
     "explain": "why a record takes its time: what binds, and what the cost model makes of it",
     "show": "print a program, schedule, loop nest, LLVM IR, assembly or record",
     "serve": "run the HTTP service",
+    "worker": "tune the jobs of a database without the HTTP service",
     "jobs": "list, watch, pause, resume, stop and cancel jobs of an HTTP service",
     "keys": "make, list and revoke keys of the HTTP service",
     "db": "look after the database: schema, backups, pruning, export and import",

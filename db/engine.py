@@ -16,7 +16,7 @@ from sqlalchemy.engine import Connection, Engine
 from tunesmith.db.errors import BadQuery, DatabaseUnavailable
 from tunesmith.db.faults import UNSTORABLE, is_read_only, is_transient, translate
 from tunesmith.db.raw import compact_json, connect_sqlite
-from tunesmith.db.urls import sqlite_path
+from tunesmith.db.urls import sqlite_path, without_password
 
 __all__ = ["PATIENCE", "Database", "ReadSession", "Row", "WriteSession"]
 
@@ -95,7 +95,7 @@ class Database:
     @property
     def where(self) -> str:
         """The database in words for messages, without its password."""
-        return str(self.path) if self.path else self.engine.url.render_as_string(hide_password=True)
+        return str(self.path) if self.path else without_password(self.url)
 
     def read(self, work: Callable[[ReadSession], T]) -> T:
         def attempt() -> T:

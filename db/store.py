@@ -13,6 +13,7 @@ from tunesmith.db.additions import Addition, add_records
 from tunesmith.db.artifacts import Artifacts
 from tunesmith.db.engine import Database, WriteSession
 from tunesmith.db.events import Events
+from tunesmith.db.figures import Figures, read_figures
 from tunesmith.db.jobs import Jobs
 from tunesmith.db.keys import Keys
 from tunesmith.db.lookup import Shared, find_best
@@ -24,7 +25,7 @@ from tunesmith.db.schema import ensure_schema
 from tunesmith.db.together import Together
 from tunesmith.db.trained import TrainedModels
 from tunesmith.db.trials import RecordFilter
-from tunesmith.db.urls import default_url, normalize, sqlite_path
+from tunesmith.db.urls import default_url, normalize, sqlite_path, without_password
 from tunesmith.db.values import Best, Fence, Match, Neighbour, Order, Page, RecordSummary, WorkloadSummary
 from tunesmith.records import Record, Status, Target, Workload, utc_now
 
@@ -60,7 +61,7 @@ class Store:
     @property
     def url(self) -> str:
         """Without password."""
-        return self._database.engine.url.render_as_string() if not self._database.path else self._database.url
+        return without_password(self._database.url)
 
     def __enter__(self) -> Self:
         return self
@@ -77,6 +78,10 @@ class Store:
     def ping(self) -> None:
         """Raises ``StoreError`` unless the database answers."""
         self._database.read(lambda session: session.fetch("SELECT 1 FROM alembic_version", {}))
+
+    def figures(self) -> Figures:
+        """What an operator watches; cheap, however many records there are."""
+        return self._database.read(lambda session: read_figures(session, self._clock()))
 
     def add_workload(self, workload: Workload) -> None:
         """Idempotent. ``add`` does it as well."""

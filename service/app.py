@@ -18,6 +18,8 @@ from tunesmith.service.courtesies import HeadRequests, known_parameters
 from tunesmith.service.events import EventHub
 from tunesmith.service.guards import HostGuard, Trace
 from tunesmith.service.jobs import JobRunner
+from tunesmith.service.metrics import Metrics
+from tunesmith.service.pulse import Pulse
 from tunesmith.service.routes import artifacts, best, events, health, jobs, keys, models, records, uploads
 from tunesmith.service.schemas import Problem
 from tunesmith.service.settings import Settings
@@ -60,6 +62,7 @@ def create_app(settings: Settings) -> FastAPI:
         dependencies=[Depends(known_parameters)],
     )
     app.state.settings = settings
+    app.state.metrics = metrics = Metrics()
     for router in _ROUTERS:
         app.include_router(router)
     errors.install(app)
@@ -67,7 +70,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.add_middleware(Gate, settings=settings)
     app.add_middleware(HostGuard, hosts=settings.hosts, any_address=settings.any_address)
     app.add_middleware(HeadRequests)
-    app.add_middleware(Trace)
+    app.add_middleware(Trace, metrics=metrics)
     openapi.install(app)
     return app
 
@@ -76,10 +79,11 @@ def create_app(settings: Settings) -> FastAPI:
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     settings: Settings = app.state.settings
     with open_store(settings.url) as store:
-        runner = JobRunner(store, settings) if settings.run_jobs else None
+        metrics: Metrics = app.state.metrics
+        runner = JobRunner(store, settings, metrics.count_trial) if settings.run_jobs else None
         sweeper = Sweeper(store, settings, runner)
         hub = EventHub(store, settings.event_poll_s)
-        app.state.context = Context(settings, store, runner, hub)
+        app.state.context = Context(settings, store, runner, hub, sweeper, Pulse(store), metrics)
         listening = asyncio.create_task(hub.run())
         sweeper.start()
         if runner is not None:

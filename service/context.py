@@ -11,7 +11,10 @@ from tunesmith.db import Store
 from tunesmith.service.auth import Principal
 from tunesmith.service.events import EventHub
 from tunesmith.service.jobs import JobRunner
+from tunesmith.service.metrics import Metrics
+from tunesmith.service.pulse import Pulse
 from tunesmith.service.settings import Settings
+from tunesmith.service.sweeper import Sweeper
 
 __all__ = [
     "Context",
@@ -36,6 +39,9 @@ class Context:
     store: Store
     runner: JobRunner | None
     events: EventHub
+    sweeper: Sweeper
+    pulse: Pulse
+    metrics: Metrics
 
 
 def _context(request: Request) -> Context:

@@ -124,7 +124,7 @@ def domain_problem(error: Exception, trace_id: str) -> JSONResponse:
         more = {"line": error.line, "column": error.column}
         detail = error.reason
     if kind.status >= 500:  # names paths and servers, which are nobody's business
-        log.error("%s: %s", trace_id, error)
+        log.error("%s", error)
         detail = _SEE_LOG
     return problem(kind, detail, trace_id, _retry_after(error, kind), **more)
 
@@ -171,7 +171,7 @@ def _http(request: Request, error: Exception) -> JSONResponse:
 
 
 def _unexpected(request: Request, error: Exception) -> JSONResponse:
-    log.error("%s: %s %s failed", _trace_id(request), request.method, request.url.path, exc_info=error)
+    log.error("%s %s failed", request.method, request.url.path, exc_info=error)
     kind = ProblemType("internal-error", 500, "The server made a mistake")
     trace_id = _trace_id(request)
     return problem(kind, _SEE_LOG, trace_id, {"X-Request-Id": trace_id})

@@ -1,6 +1,8 @@
 """What every request passes before it is looked at: ASGI middleware without knowledge of routes."""
 
 import ipaddress
+import logging
+import time
 from collections.abc import Iterable
 from urllib.parse import urlsplit
 
@@ -8,10 +10,16 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tunesmith.records import new_id
+from tunesmith.service import logs
 from tunesmith.service.errors import ProblemType, problem
+from tunesmith.service.metrics import Metrics
 
 __all__ = ["HostGuard", "Trace"]
 
+log = logging.getLogger("tunesmith.access")
+
+_LEFT, _MISTAKE = 499, 500
+_ASKED_ALL_DAY = {"/livez", "/readyz", "/metrics"}
 _SAFE = {"GET", "HEAD", "OPTIONS"}
 _HEADERS = {
     "X-Content-Type-Options": "nosniff",
@@ -21,26 +29,55 @@ _HEADERS = {
 
 
 class Trace:
-    """Gives every request an id, by which an answer is found in the log, and the common headers."""
+    """Gives every request an id, by which an answer is found in the log, and the common headers; counts it,
+    and writes its line of the log."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self._app = app
+        self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         scope["trace_id"] = trace_id = new_id()
+        began, status = time.perf_counter(), _LEFT
 
         async def with_headers(message: Message) -> None:
+            nonlocal status
             if message["type"] == "http.response.start":
+                status = message["status"]
+                self._metrics.count_latency(_route(scope), scope["method"], time.perf_counter() - began)
                 headers = MutableHeaders(scope=message)
                 headers["X-Request-Id"] = trace_id
                 for name, value in _HEADERS.items():
                     headers.setdefault(name, value)
             await send(message)
 
-        await self._app(scope, receive, with_headers)
+        # Not undone: what is outside, and answers to mistakes, is of this request's task too.
+        logs.begin(request_id=trace_id)
+        try:
+            await self._app(scope, receive, with_headers)
+        except Exception:
+            status = _MISTAKE
+            raise
+        finally:
+            self._note(scope, status, time.perf_counter() - began)
+
+    def _note(self, scope: Scope, status: int, seconds: float) -> None:
+        method, path, route = scope["method"], scope["path"], _route(scope)
+        self._metrics.count_request(route, method, status)
+        level = logging.DEBUG if route in _ASKED_ALL_DAY and status < _MISTAKE else logging.INFO
+        if log.isEnabledFor(level):
+            fields = {"method": method, "path": path, "route": route, "status": status}
+            fields |= {"client": (scope.get("client") or ("?",))[0], "seconds": round(seconds, 6)}
+            line = "%s %s %d in %.1f ms"
+            log.log(level, line, method, path, status, 1e3 * seconds, extra=logs.with_fields(**fields))
+
+
+def _route(scope: Scope) -> str:
+    """As it is written in the OpenAPI document: of these there are few."""
+    return getattr(scope.get("route"), "path", "none")
 
 
 class HostGuard:

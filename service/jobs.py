@@ -8,9 +8,11 @@ import contextlib
 import itertools
 import logging
 import threading
+from collections.abc import Callable
 
 from tunesmith.db import LeaseLost, Store, StoreError
-from tunesmith.service import owner
+from tunesmith.records import Record
+from tunesmith.service import logs, owner
 from tunesmith.service.run import Run, options_of
 from tunesmith.service.settings import Settings
 
@@ -18,14 +20,19 @@ __all__ = ["JobRunner", "options_of"]
 
 log = logging.getLogger(__name__)
 
+_CUT_OFF_S = 5.0
+
 
 class JobRunner:
     """``start`` and ``stop`` it once. ``wake`` makes it look for work at once, ``notice`` for what is wanted
-    of a job; all are thread-safe."""
+    of a job; all are thread-safe. ``on_trial`` is told of every trial that is on record."""
 
-    def __init__(self, store: Store, settings: Settings) -> None:
+    def __init__(
+        self, store: Store, settings: Settings, on_trial: Callable[[Record], None] = lambda _: None
+    ) -> None:
         self._store = store
         self._settings = settings
+        self._on_trial = on_trial
         self._name = owner.new_owner()
         self._claims = itertools.count(1)
         self._holding = ""  # the name under which the present job is claimed
@@ -38,6 +45,10 @@ class JobRunner:
     @property
     def alive(self) -> bool:
         return self._thread.is_alive()
+
+    @property
+    def busy(self) -> bool:
+        return self._run is not None
 
     def start(self) -> None:
         self._thread.start()
@@ -53,14 +64,25 @@ class JobRunner:
         self.wake()
 
     def stop(self) -> None:
-        """Lets the running job finish what it is measuring, and leaves it queued."""
+        """Lets the running job finish what it is measuring, ``stop_s`` seconds at most, and leaves it queued
+        for whoever takes it next."""
         self._stopping.set()
         self._work.set()
         self._thread.join(self._settings.stop_s)
-        if self.alive:
-            log.warning(
-                "the running job did not stop in %g s; it is left to the next start", self._settings.stop_s
-            )
+        run = self._run
+        if self.alive and run is not None:
+            log.warning("job %s does not stop in %g s; it is cut off", run.job.id, self._settings.stop_s)
+            run.cut_off()
+            self._thread.join(_CUT_OFF_S)
+        if self.alive and run is not None:
+            self._hand_back(run)
+
+    def _hand_back(self, run: Run) -> None:
+        """From under a tuner that hangs: whatever it still writes is refused."""
+        try:
+            self._store.jobs.release(run.job.fence)
+        except StoreError as fault:
+            log.warning("job %s is not handed back, and waits for its lease to end: %s", run.job.id, fault)
 
     def is_dead(self, worker: str) -> bool:
         """Whether a worker is known to do nothing any more: its process is gone, or it is an earlier claim of
@@ -96,7 +118,7 @@ class JobRunner:
         if claimed is None:
             self._work.wait(self._settings.poll_s)
             return
-        log.info("job %s: %s, attempt %d", claimed.id, claimed.name, claimed.attempt)
-        self._run = Run(self._store, self._settings, claimed, self._stopping)
-        with contextlib.suppress(LeaseLost):
+        with logs.about(job_id=claimed.id), contextlib.suppress(LeaseLost):
+            log.info("job %s: %s, attempt %d", claimed.id, claimed.name, claimed.attempt)
+            self._run = Run(self._store, self._settings, claimed, self._stopping, self._on_trial)
             self._run.finish()

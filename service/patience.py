@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from tunesmith.db import Best, DatabaseLocked, DatabaseUnavailable, Fence, Neighbour, Store
 from tunesmith.records import Record, Target, Workload
+from tunesmith.service import logs
 
 __all__ = ["JobStore", "patiently"]
 
@@ -40,13 +41,21 @@ class JobStore:
     """Of ``Store``, what tuning needs. Writes for the job raise ``LeaseLost`` once it is another worker's.
 
     A trial that is measured while the database is away is kept until it is back: ids are made here, and
-    adding a record twice changes nothing. Only when ``over`` is set is it given up.
+    adding a record twice changes nothing. Only when ``over`` is set is it given up. ``on_trial`` is told of
+    those that are on record.
     """
 
-    def __init__(self, store: Store, fence: Fence, over: threading.Event) -> None:
+    def __init__(
+        self,
+        store: Store,
+        fence: Fence,
+        over: threading.Event,
+        on_trial: Callable[[Record], None] = lambda _: None,
+    ) -> None:
         self._store = store
         self._fence = fence
         self._over = over
+        self._on_trial = on_trial
 
     def add_workload(self, workload: Workload) -> None:
         patiently(lambda: self._store.add_workload(workload), self._over)
@@ -55,7 +64,11 @@ class JobStore:
         patiently(lambda: self._store.add_target(target), self._over)
 
     def add(self, record: Record) -> bool:
-        return patiently(lambda: self._store.add(record, fence=self._fence), self._over)
+        with logs.about(record_id=record.id):
+            is_new = patiently(lambda: self._store.add(record, fence=self._fence), self._over)
+            log.debug("trial %d: %s", record.trial, record.measurement.status.value)
+        self._on_trial(record)
+        return is_new
 
     def history(self, workload_hash: str, fingerprint: str) -> list[Record]:
         return patiently(lambda: self._store.history(workload_hash, fingerprint), self._over)

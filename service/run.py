@@ -2,6 +2,7 @@
 what users want of it."""
 
 import contextlib
+import contextvars
 import logging
 import threading
 import time
@@ -52,8 +53,10 @@ class Run:
     settings: Settings
     job: Job
     stopping: threading.Event
+    on_trial: Callable[[Record], None] = lambda _: None
     wanted: JobState | None = None
     lost: bool = False  # to another worker
+    hurried: bool = False
     attention: threading.Event = field(default_factory=threading.Event)
     over: bool = False
     reported_at: float = 0.0
@@ -67,6 +70,10 @@ class Run:
     def look(self) -> None:
         """Has the job looked at now, since something may be wanted of it."""
         self.attention.set()
+
+    def cut_off(self) -> None:
+        """Has what runs killed, since there is no time to wait for it."""
+        self.hurried = True
 
     def finish(self) -> None:
         """Tunes, and records how it ended. Raises ``LeaseLost`` when the job is no longer ours.
@@ -89,14 +96,14 @@ class Run:
 
     def halt(self) -> Halt:
         """How the tuner is to end now, if at all."""
-        if self.lost:
+        if self.lost or self.hurried:
             return Halt.NOW
         asked = Halt.NO if self.wanted is None else _HALTS[self.wanted]
         return max(asked, Halt.PAUSE) if self.stopping.is_set() else asked
 
     def _tune(self) -> TuneResult | ManyResult:
         tools, source = self.settings.tools, self.job.source
-        store = JobStore(self.store, self.job.fence, self.stopping)
+        store = JobStore(self.store, self.job.fence, self.stopping, self.on_trial)
         options = options_of(self.job)
         if "tasks" not in source:
             return tools.tune(
@@ -187,7 +194,8 @@ class Run:
 
     @contextlib.contextmanager
     def _leased(self) -> Iterator[None]:
-        keeper = threading.Thread(target=self._keep_lease, name="tunesmith-lease", daemon=True)
+        run = contextvars.copy_context().run  # a new thread begins without the ids that log lines carry
+        keeper = threading.Thread(target=run, args=(self._keep_lease,), name="tunesmith-lease", daemon=True)
         keeper.start()
         try:
             yield

@@ -2,8 +2,10 @@
 
 import os
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from tunesmith.service.tools import Tools
+if TYPE_CHECKING:
+    from tunesmith.service.tools import Tools
 
 __all__ = ["LOOPBACK", "Limits", "Settings", "cores_here"]
 
@@ -46,10 +48,12 @@ class Limits:
 class Settings:
     """``hosts`` are the names under which the service may be addressed; ``any_address`` also allows IP
     addresses, which no foreign web page can pretend to be. Without ``require_key`` whoever sends none may do
-    everything. Times in seconds. ``event_days`` is how long events of jobs are kept."""
+    everything. Times in seconds: ``stop_s`` is how long a running job may take to finish what it measures
+    when the process is to end. ``event_days`` is how long events of jobs are kept. ``alive_file`` is touched
+    as long as a worker works."""
 
     url: str | None
-    tools: Tools
+    tools: "Tools"
     hosts: tuple[str, ...] = LOOPBACK
     any_address: bool = False
     limits: Limits = field(default_factory=Limits)
@@ -62,3 +66,6 @@ class Settings:
     sweep_s: float = 15.0
     event_poll_s: float = 0.2
     event_days: float = 7.0
+    log_level: str = "info"
+    log_format: str = "text"
+    alive_file: str = ""

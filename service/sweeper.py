@@ -6,7 +6,7 @@ import threading
 import time
 
 from tunesmith.db import Store, StoreError
-from tunesmith.service import owner
+from tunesmith.service import logs, owner
 from tunesmith.service.jobs import JobRunner
 from tunesmith.service.settings import Settings
 
@@ -27,6 +27,7 @@ class Sweeper:
         self._runner = runner
         self._stopping = threading.Event()
         self._pruned_at = -_PRUNE_EVERY_S
+        self.sweeps = self.faults = self.taken_back = 0  # so far
         self._thread = threading.Thread(target=self._loop, name="tunesmith-sweeper", daemon=True)
 
     def start(self) -> None:
@@ -40,7 +41,9 @@ class Sweeper:
         is_dead = owner.is_dead if self._runner is None else self._runner.is_dead
         is_alive = (lambda worker: False) if self._runner is None else self._runner.is_alive
         for job in self._store.jobs.requeue_abandoned(is_dead, is_alive):
-            log.info("job %s: abandoned by its worker; now %s", job.id, job.state.value)
+            with logs.about(job_id=job.id):
+                log.info("job %s: abandoned by its worker; now %s", job.id, job.state.value)
+            self.taken_back += 1
             if self._runner is not None:
                 self._runner.wake()
         if time.monotonic() - self._pruned_at >= _PRUNE_EVERY_S:
@@ -51,9 +54,12 @@ class Sweeper:
         while True:
             try:
                 self.sweep()
+                self.sweeps += 1
             except StoreError as fault:
+                self.faults += 1
                 log.warning("nothing is swept: %s", fault)
             except Exception:
+                self.faults += 1
                 log.exception("the sweeper made a mistake")
             if self._stopping.wait(self._settings.sweep_s):
                 return

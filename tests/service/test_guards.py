@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from tunesmith.service.logs import TextLines
+
 TEXT = "def f(x: f32[4]):\n    return x + 1\n"
 
 
@@ -93,6 +95,8 @@ def test_problems_carry_the_id_of_the_log(service: Any) -> None:
 def test_our_own_mistakes_stay_in_the_log(
     service: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.handler.setFormatter(TextLines())
+
     def broken(*_: Any) -> Any:
         raise ZeroDivisionError("secret detail")
 
