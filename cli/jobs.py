@@ -52,6 +52,7 @@ def run(args: argparse.Namespace) -> int:
             _list(jobs, args)
             return 0
         if args.act == "watch":
+            client.job(args.job)  # a wrong id or URL is told at once, a service that goes away is waited for
             return follow(client, args.job, args)
         job = client.job(args.job) if args.act == "show" else getattr(client, args.act)(args.job)
     if args.json:

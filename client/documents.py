@@ -24,18 +24,24 @@ def record_of(document: Mapping[str, Any]) -> Record:
     """The record of ``Client.record``, or the one in ``Client.best``. Raises ``ClientError``."""
     try:
         workload, _ = workload_of(program_from_json(document["workload"]["program"]))
-        peaks = value_of(Peaks, document["target"]["peaks"])
         return value_of(
             Record,
             document,
             workload=workload,
-            target=value_of(Target, document["target"], peaks=peaks),
+            target=_target(document["target"]),
             measurement=_measurement(document["measurement"]),
             protocol=value_of(Protocol, document["protocol"]),
             created_at=instant(document["created_at"]),
         )
     except (KeyError, TypeError, ValueError, TunesmithError) as fault:
         raise ClientError(f"the service's answer is no record that this version can read: {fault}") from fault
+
+
+def _target(document: Mapping[str, Any]) -> Target:
+    target = value_of(Target, document, peaks=value_of(Peaks, document["peaks"]))
+    if not all(x.isprintable() for x in (target.triple, target.cpu, target.features, target.model)):
+        raise ValueError("its target is named with control characters")
+    return target
 
 
 def _measurement(document: Mapping[str, Any]) -> Measurement:

@@ -90,6 +90,7 @@ def test_verbs(serve: Serve) -> None:
         (("tune", "matmul(4,4,4)", "--url", "{url}", "--db", "sqlite:///x"), 2, "--db"),
         (("jobs", "show", "00000000-0000-7000-8000-000000000000", "--url", "{url}"), 3, "no job"),
         (("jobs", "ls", "--url", "http://127.0.0.1:9"), 1, "no answer"),
+        (("jobs", "watch", "x", "--url", "http://127.0.0.1:9"), 1, ": Connection refused\n"),
         (("jobs", "ls", "--url", "{url}/elsewhere"), 3, "openapi.json"),
         (("jobs", "ls", "--urls", "x"), 2, "did you mean --url?\nusage: tunesmith jobs ls"),
         (("best", "matmul(3,4,5)", "--url", "{url}"), 3, "tunesmith tune 'matmul(3,4,5)' --url http"),
@@ -161,7 +162,8 @@ def test_an_answer_is_not_trusted(serve: Serve, monkeypatch: pytest.MonkeyPatch)
         document = answer["record"]
         lied = {**document, "workload": {**document["workload"], "flops": 10**15, "hash": "0" * 32}}
         assert record_of(lied).workload.flops == 2 * 24 * 32 * 40
-        for broken in ({}, {**document, "schedule": 1, "target": {}}, {**document, "measurement": []}):
+        disguised = {**document["target"], "model": "\x1b[2J"}
+        for broken in ({}, {**document, "target": {}}, {**document, "target": disguised}):
             with pytest.raises(ClientError, match="no record"):
                 record_of(broken)
         monkeypatch.setattr(client, "best", lambda *_, **__: answer)
