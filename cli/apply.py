@@ -10,22 +10,28 @@ from dataclasses import replace
 from pathlib import Path
 
 from tunesmith.cli.commands import WHAT, WHAT_HELP, add_common, positive_int
-from tunesmith.cli.database import open_database
 from tunesmith.cli.errors import NotFoundError
+from tunesmith.cli.known import Known, known_of
 from tunesmith.cli.lookup import Subject, best_of, near_of, resolve, this_machine
 from tunesmith.cli.output import emit_json, format_bytes, line
-from tunesmith.records import Record
+from tunesmith.cli.remote import add_remote
+from tunesmith.db import Match
+from tunesmith.records import Record, Target
 
 __all__ = ["EXAMPLES", "SUMMARY", "arguments", "run", "write_all"]
 
 SUMMARY = """\
 Rebuild the best kernel of a program, or one record, and write it. The shared library needs neither Python nor
 Tunesmith; the header says how to call it. With --near, a shape that was never tuned gets the kernel that
-others suggest, verified and timed here once before it is written."""
+others suggest, verified and timed here once before it is written.
+
+With --url the record comes from a service, and is data: the kernel is built here, for this machine, and
+verified once before it is written."""
 
 EXAMPLES = (
     "tunesmith apply examples/bert_ffn.py -o build/",
     "tunesmith apply 'matmul(500,500,500)' --near",
+    "tunesmith apply 'matmul(512,512,512)' --url http://tuner:8700 -o build/",
     "tunesmith apply 'matmul(512,512,512)' --name mm512 --emit library,header,asm",
 )
 
@@ -52,6 +58,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--threads", type=positive_int, default=1, metavar="N", help="default: 1")
     parser.add_argument("--near", action="store_true", help="if never tuned, take it from other shapes")
+    add_remote(parser)
     add_common(parser)
 
 
@@ -70,8 +77,10 @@ def _kinds(text: str) -> tuple[str, ...]:
 
 
 def run(args: argparse.Namespace) -> int:
-    subject = resolve(args.what, args.db)
-    record = subject.record or _record(subject, args)
+    with known_of(args) as known:
+        subject = resolve(args.what, known)
+        record_id, record = _record(subject, args, known)
+        verified = ", verified here" if known.url and _is_here(record.target) else ""
 
     from tunesmith.tuning import artifact
     from tunesmith.tuning.c_names import symbol_name
@@ -84,28 +93,35 @@ def run(args: argparse.Namespace) -> int:
     write_all(args.output, built)
     if args.json:
         files = [{"path": str(args.output / file), "size_bytes": len(data)} for file, data in built.items()]
-        emit_json({"record": record.id, "name": name, "files": files})
+        emit_json({"record": record_id, "name": name, "files": files})
         return 0
-    line(f"record {record.id}: {record.workload.name}, tuned for {record.target.cpu}")
+    origin = f"record {record_id}" if record_id else "from other shapes"
+    line(f"{origin}: {record.workload.name}, tuned for {record.target.cpu}{verified}")
     for file, data in built.items():
         line(f"wrote {args.output / file} ({format_bytes(len(data))})")
     return 0
 
 
-def _record(subject: Subject, args: argparse.Namespace) -> Record:
+def _record(subject: Subject, args: argparse.Namespace, known: Known) -> tuple[str | None, Record]:
+    """What to build, and its id if it is kept somewhere. A record that was named is for its own target."""
+    named = subject.record
+    if named is not None:
+        return named.id, known.usable(named, named.target) if _is_here(named.target) else named
     here = this_machine(args.threads)
     try:
-        return best_of(subject, here, args.db).record
+        found = best_of(subject, here, known)
     except NotFoundError:
         if not args.near:
             raise
-    answer = near_of(subject, here, args.db)
+        answer = near_of(subject, here, known)
+        assert subject.program is not None
+        return known.confirm(subject.program, answer)
+    record = found.record if found.match is Match.EXACT else replace(found.record, target=here)
+    return record.id, known.usable(record, here)
 
-    from tunesmith.tuning.near import confirm
 
-    assert subject.program is not None
-    with open_database(args.db) as store:
-        return confirm(subject.program, answer, store)
+def _is_here(target: Target) -> bool:
+    return target.fingerprint == this_machine(target.threads).fingerprint
 
 
 def write_all(folder: Path, files: Mapping[str, bytes]) -> None:

@@ -9,7 +9,7 @@ import difflib
 import importlib
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 __all__ = [
     "COMMANDS",
@@ -28,15 +28,16 @@ __all__ = [
 
 COMMANDS = {
     "tune": "search for the fastest verified kernels of programs on this machine",
-    "best": "the best known kernel of a program, from the database",
+    "best": "the best known kernel of a program, from the database or a service",
     "apply": "write the best kernel as a shared library, object, assembly or LLVM IR",
-    "query": "list workloads and records of the database",
+    "query": "list workloads and records of the database or a service",
     "explain": "why a record takes its time: what binds, and what the cost model makes of it",
     "show": "print a program, schedule, loop nest, LLVM IR, assembly or record",
     "serve": "run the HTTP service",
     "worker": "tune the jobs of a database without the HTTP service",
     "jobs": "list, watch, pause, resume, stop and cancel jobs of an HTTP service",
     "keys": "make, list and revoke keys of the HTTP service",
+    "db": "look after the database: schema, backups, pruning, export and import",
     "collect": "measure many tasks for the cost model to learn from",
     "train": "train the cost model on a database, and evaluate it",
     "doctor": "check that this machine is fit for tuning",
@@ -56,13 +57,24 @@ examples:
   tunesmith apply examples/bert_ffn.py -o build/
 
 `tunesmith COMMAND --help` says more.
-The database is --db URL, else $TUNESMITH_DB, else a file in your data folder.
+The database is --db URL, else $TUNESMITH_DB, else a file in your data folder. With --url URL, or else
+$TUNESMITH_URL, tune, best, apply, query and show ask a service, with the key of --key-file or $TUNESMITH_KEY.
 Exit codes: 0 ok, 1 failure, 2 usage or bad program, 3 not found, 130 interrupted.
 """
 
 
 class Parser(argparse.ArgumentParser):
     """Raises UsageError instead of leaving the process, so that `--json` holds for usage errors too."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Refuses what is unknown at once: a subcommand's parser would leave it to its parent, who would then
+        show the wrong usage."""
+        known, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            near = difflib.get_close_matches(unknown[0], self._option_string_actions, n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+        return known, unknown
 
     def error(self, message: str) -> NoReturn:
         from tunesmith.cli.errors import UsageError

@@ -4,16 +4,20 @@ TunesmithError
   CommandError(exit code)     anything a command refuses
     UsageError     2          words that make no sense
     NotFoundError  3          nothing by that name in the database
-  ProgramError     2          shown with file, line, column and a caret
+  ProgramError     2          shown with file, line, column and a caret (``cli.sources.LocatedError``)
+  ServiceError                2 or 3 by its HTTP status, where that says the same, else 1
+
+The packages whose errors these are get imported when there is one, so that a command without them starts at
+once.
 """
 
 import sys
 import traceback
 from typing import Any
 
-from tunesmith.ir.errors import ProgramError, TunesmithError
+from tunesmith import TunesmithError
 
-__all__ = ["CommandError", "LocatedError", "NotFoundError", "UsageError", "exit_code", "report"]
+__all__ = ["CommandError", "NotFoundError", "UsageError", "exit_code", "report"]
 
 FAILURE, USAGE, NOT_FOUND = 1, 2, 3
 _CODES = {400: USAGE, 404: NOT_FOUND, 422: USAGE}
@@ -31,44 +35,22 @@ class NotFoundError(CommandError):
     code = NOT_FOUND
 
 
-class LocatedError(ProgramError):
-    """A ProgramError that knows where its text came from: a file's path or ``<stdin>``."""
-
-    def __init__(self, error: ProgramError, label: str, text: str) -> None:
-        super().__init__(error.reason, error.line, error.column)
-        self.label = label
-        lines = text.split("\n")
-        self.source = lines[error.line - 1] if 0 < error.line <= len(lines) else ""
-
-    def __str__(self) -> str:
-        where = f"{self.label}:{self.line}:{self.column}" if self.line else self.label
-        return f"{where}: {self.reason}{self._excerpt()}"
-
-    def _excerpt(self) -> str:
-        if not self.source.strip():
-            return ""
-        # Tabs are kept under the caret, so that it stands right whatever their width.
-        lead = "".join("\t" if c == "\t" else " " for c in self.source[: max(self.column - 1, 0)])
-        return f"\n  {self.source.rstrip()}\n  {lead}^"
-
-
 def exit_code(error: BaseException) -> int:
     if isinstance(error, CommandError):
         return error.code
-    if isinstance(error, ProgramError):
-        return USAGE
     if not isinstance(error, TunesmithError):
         return FAILURE
     status = getattr(error, "status", None)  # of a service's answer
-    return _store_code(error) if status is None else _CODES.get(status, FAILURE)
+    return _domain_code(error) if status is None else _CODES.get(status, FAILURE)
 
 
-def _store_code(error: TunesmithError) -> int:
+def _domain_code(error: TunesmithError) -> int:
     from tunesmith.db.errors import BadQuery, NotFound
+    from tunesmith.ir.errors import ProgramError
 
     if isinstance(error, NotFound):
         return NOT_FOUND
-    return USAGE if isinstance(error, BadQuery) else FAILURE
+    return USAGE if isinstance(error, BadQuery | ProgramError) else FAILURE
 
 
 def report(error: Exception, *, as_json: bool) -> int:
@@ -92,6 +74,9 @@ def _text(error: Exception) -> str:
 
 
 def _as_json(error: Exception) -> dict[str, Any]:
+    from tunesmith.cli.sources import LocatedError
+    from tunesmith.ir.errors import ProgramError
+
     data: dict[str, Any] = {"type": type(error).__name__, "message": _text(error)}
     data["exit_code"] = exit_code(error)
     if isinstance(error, ProgramError):

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from tunesmith.cli.commands import WHAT, WHAT_HELP, add_common, positive_int
 from tunesmith.cli.database import open_database
 from tunesmith.cli.errors import NotFoundError
+from tunesmith.cli.known import Database
 from tunesmith.cli.lookup import Subject, best_of, resolve, this_machine
 from tunesmith.cli.output import emit_json
 
@@ -33,7 +34,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    explained = _explained(resolve(args.what, args.db), args)
+    explained = _explained(resolve(args.what, Database(args.db)), args)
     if args.json:
         emit_json(explained.to_json())
     else:
@@ -51,7 +52,7 @@ def _explained(subject: Subject, args: argparse.Namespace) -> "Explained":
     if record is None:
         target = this_machine(args.threads)
         try:
-            found = best_of(subject, target, args.db)
+            found = best_of(subject, target, Database(args.db))
         except NotFoundError:
             if subject.program is None:
                 raise

@@ -1,12 +1,13 @@
 """`tunesmith jobs`: look after the jobs of a service."""
 
 import argparse
+import shlex
 from itertools import islice
 from typing import Any
 
 from tunesmith.cli.commands import add_common, positive_int
-from tunesmith.cli.output import emit_json, format_time, table
-from tunesmith.cli.remote import add_remote, client_of, follow, print_job
+from tunesmith.cli.output import emit_json, format_time, line, table
+from tunesmith.cli.remote import add_remote, client_of, follow, print_job, url_words
 
 __all__ = ["EXAMPLES", "SUMMARY", "arguments", "run"]
 
@@ -51,6 +52,7 @@ def run(args: argparse.Namespace) -> int:
             _list(jobs, args)
             return 0
         if args.act == "watch":
+            client.job(args.job)  # a wrong id or URL is told at once, a service that goes away is waited for
             return follow(client, args.job, args)
         job = client.job(args.job) if args.act == "show" else getattr(client, args.act)(args.job)
     if args.json:
@@ -63,6 +65,10 @@ def run(args: argparse.Namespace) -> int:
 def _list(jobs: list[dict[str, Any]], args: argparse.Namespace) -> None:
     if args.json:
         emit_json({"items": jobs})
+        return
+    if not jobs:
+        submit = shlex.join(["tunesmith", "tune", "SOURCE", *url_words(args)])
+        line(f"no {args.state} jobs" if args.state else f"no jobs; `{submit}` submits one")
         return
     rows = []
     for job in jobs:

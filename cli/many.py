@@ -22,8 +22,8 @@ from tunesmith.cli.output import (
     table,
 )
 from tunesmith.cli.progress import describe_best
+from tunesmith.cli.reasons import reason_text
 from tunesmith.cli.task_list import load_tasks
-from tunesmith.cli.tune_report import reason_text
 from tunesmith.records import Record, Status
 from tunesmith.tuning.types import ManyEvent, ManyObserver, ManyResult, StoppedBy, WeightedTask
 

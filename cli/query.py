@@ -1,15 +1,17 @@
 """`tunesmith query`: what the database holds."""
 
 import argparse
+import shlex
 from dataclasses import asdict
 from typing import Any
 
 from tunesmith.cli.commands import SOURCE_HELP, add_common, positive_int
-from tunesmith.cli.database import open_database
 from tunesmith.cli.errors import UsageError
+from tunesmith.cli.known import Known, RecordQuery, known_of
 from tunesmith.cli.lookup import resolve
 from tunesmith.cli.output import emit_json, format_count, format_time, line, note, table
-from tunesmith.db import Order, Page, RecordSummary, Store, WorkloadSummary
+from tunesmith.cli.remote import add_remote
+from tunesmith.db import Order, Page, RecordSummary, WorkloadSummary
 from tunesmith.records import Status
 
 __all__ = ["EXAMPLES", "SUMMARY", "arguments", "run"]
@@ -21,6 +23,7 @@ EXAMPLES = (
     "tunesmith query",
     "tunesmith query --workload 'matmul(512,512,512)' --order time --limit 10",
     "tunesmith query --status wrong_answer --json",
+    "tunesmith query --url http://tuner:8700",
 )
 
 _STATUSES = [status.value for status in Status]
@@ -37,21 +40,22 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cold", action="store_true", help="with --order time: those with flushed caches")
     parser.add_argument("--limit", type=positive_int, default=20, metavar="N", help="default: 20")
     parser.add_argument("--cursor", help="go on after a page of the same query: its next_cursor")
+    add_remote(parser)
     add_common(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     if args.order == "time" and not (args.workload or args.job):
         raise UsageError("--order time lists the records of one --workload or --job; name one")
-    workload = resolve(args.workload, args.db).workload_hash if args.workload else None
-    with open_database(args.db) as store:
+    with known_of(args) as known:
+        workload = resolve(args.workload, known).workload_hash if args.workload else None
         if workload or args.target or args.job or args.status:
-            return _records(store, workload, args)
-        return _workloads(store, args)
+            return _records(known, workload, args)
+        return _workloads(known, args)
 
 
-def _records(store: Store, workload: str | None, args: argparse.Namespace) -> int:
-    page = store.summaries(
+def _records(known: Known, workload: str | None, args: argparse.Namespace) -> int:
+    query = RecordQuery(
         workload=workload,
         target=args.target,
         status=Status(args.status) if args.status else None,
@@ -61,17 +65,17 @@ def _records(store: Store, workload: str | None, args: argparse.Namespace) -> in
         limit=args.limit,
         cursor=args.cursor,
     )
+    page = known.records(query)
     headers = ("record", "workload", "status", "time", "GFLOP/s", "trial", "when", "error")
-    _show(args, "records", page, headers, [_record_row(item) for item in page.items], right=(3, 4, 5))
+    _show(known, args, "records", page, headers, [_record_row(item) for item in page.items], right=(3, 4, 5))
     return 0
 
 
-def _workloads(store: Store, args: argparse.Namespace) -> int:
-    page = store.workloads(limit=args.limit, cursor=args.cursor)
+def _workloads(known: Known, args: argparse.Namespace) -> int:
+    page = known.workloads(args.limit, args.cursor)
     headers = ("workload", "hash", "type", "work", "records", "failed", "best", "GFLOP/s")
-    _show(
-        args, "workloads", page, headers, [_workload_row(item) for item in page.items], right=(3, 4, 5, 6, 7)
-    )
+    rows = [_workload_row(item) for item in page.items]
+    _show(known, args, "workloads", page, headers, rows, right=(3, 4, 5, 6, 7))
     return 0
 
 
@@ -102,6 +106,7 @@ def _workload_row(item: WorkloadSummary) -> tuple[str, ...]:
 
 
 def _show(
+    known: Known,
     args: argparse.Namespace,
     kind: str,
     page: Page[Any],
@@ -113,7 +118,7 @@ def _show(
         emit_json({kind: [asdict(item) for item in page.items], "next_cursor": page.next_cursor})
         return
     if not rows:
-        line(f"no {kind}; `tunesmith tune SOURCE` makes some")
+        line(f"no {kind}; `{shlex.join(['tunesmith', 'tune', 'SOURCE', *known.words])}` makes some")
         return
     table(headers, rows, right=right)
     if page.next_cursor:

@@ -4,8 +4,10 @@ import argparse
 
 from tunesmith.cli.commands import WHAT, WHAT_HELP, add_common, positive_int
 from tunesmith.cli.errors import NotFoundError
+from tunesmith.cli.known import Known, known_of
 from tunesmith.cli.lookup import Subject, best_of, resolve, this_machine
 from tunesmith.cli.output import emit_json, line, note
+from tunesmith.cli.remote import add_remote
 from tunesmith.ir import Program
 from tunesmith.records import Record, Target
 
@@ -21,6 +23,7 @@ EXAMPLES = (
     "tunesmith show examples/softmax.py",
     "tunesmith show 'matmul(512,512,512)' --level asm",
     "tunesmith show RECORD --level schedule",
+    "tunesmith show RECORD --url http://tuner:8700",
 )
 
 
@@ -33,13 +36,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help=f"{', '.join(LEVELS)} (default: program, of a record record)",
     )
     parser.add_argument("--threads", type=positive_int, default=1, metavar="N", help="default: 1")
+    add_remote(parser)
     add_common(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    subject = resolve(args.what, args.db)
-    level = args.level or ("record" if subject.program is None else "program")
-    shown, target = _shown(subject, level, args)
+    with known_of(args) as known:
+        subject = resolve(args.what, known)
+        level = args.level or ("record" if subject.program is None else "program")
+        shown, target = _shown(subject, level, args, known)
 
     from tunesmith.tuning import describe
 
@@ -56,7 +61,9 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _shown(subject: Subject, level: str, args: argparse.Namespace) -> tuple[Program | Record, Target | None]:
+def _shown(
+    subject: Subject, level: str, args: argparse.Namespace, known: Known
+) -> tuple[Program | Record, Target | None]:
     """What to describe, and for which target: a record's own, or this machine."""
     if subject.record is not None:
         return subject.record, subject.record.target
@@ -64,7 +71,7 @@ def _shown(subject: Subject, level: str, args: argparse.Namespace) -> tuple[Prog
         return subject.program, None
     target = this_machine(args.threads)
     try:
-        record = best_of(subject, target, args.db).record
+        record = best_of(subject, target, known).record
     except NotFoundError:
         if subject.program is None or level == "record":
             raise

@@ -7,14 +7,35 @@ import warnings
 from pathlib import Path
 
 from tunesmith.cli.commands import SOURCE_HELP
-from tunesmith.cli.errors import LocatedError, UsageError
+from tunesmith.cli.errors import UsageError
 from tunesmith.ir import Program, parse
 from tunesmith.ir.errors import LimitError, ProgramError
 
-__all__ = ["is_operator", "is_program", "load_program", "select"]
+__all__ = ["LocatedError", "is_operator", "is_program", "load_program", "select"]
 
 MAX_BYTES = 1 << 20
 _OPERATOR = re.compile(r"\s*[A-Za-z_]\w*\s*\(")
+
+
+class LocatedError(ProgramError):
+    """A ProgramError that knows where its text came from: a file's path or ``<stdin>``."""
+
+    def __init__(self, error: ProgramError, label: str, text: str) -> None:
+        super().__init__(error.reason, error.line, error.column)
+        self.label = label
+        lines = text.split("\n")
+        self.source = lines[error.line - 1] if 0 < error.line <= len(lines) else ""
+
+    def __str__(self) -> str:
+        where = f"{self.label}:{self.line}:{self.column}" if self.line else self.label
+        return f"{where}: {self.reason}{self._excerpt()}"
+
+    def _excerpt(self) -> str:
+        if not self.source.strip():
+            return ""
+        # Tabs are kept under the caret, so that it stands right whatever their width.
+        lead = "".join("\t" if c == "\t" else " " for c in self.source[: max(self.column - 1, 0)])
+        return f"\n  {self.source.rstrip()}\n  {lead}^"
 
 
 def is_program(source: str) -> bool:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tunesmith.cli.errors import LocatedError, UsageError
-from tunesmith.cli.sources import is_operator, load_program
+from tunesmith.cli.errors import UsageError
+from tunesmith.cli.sources import LocatedError, is_operator, load_program
 from tunesmith.ir.errors import ProgramError
 from tunesmith.tuning.types import WeightedTask
 

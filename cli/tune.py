@@ -10,9 +10,9 @@ from tunesmith.cli.commands import SOURCE_HELP, add_common, positive_float, posi
 from tunesmith.cli.database import open_database
 from tunesmith.cli.errors import UsageError
 from tunesmith.cli.interrupt import interruptible
-from tunesmith.cli.output import emit_json
+from tunesmith.cli.output import emit_json, note
 from tunesmith.cli.progress import Tally, progress
-from tunesmith.cli.remote import add_remote, client_of, follow, print_job, service_url
+from tunesmith.cli.remote import add_remote, client_of, follow, print_job, service_url, watch_command
 from tunesmith.cli.sources import load_program
 from tunesmith.cli.task_list import load_tasks
 from tunesmith.cli.tune_report import print_result, result_code
@@ -104,8 +104,6 @@ def _run_one(args: argparse.Namespace) -> int:
 
 def _run_there(args: argparse.Namespace) -> int:
     """On a service; programs are read here, so that what is wrong with them is told with file and line."""
-    if args.db is not None:
-        raise UsageError("--db is for tuning here; a service has a database of its own")
     tasks = [(t.program, t.weight) for t in load_tasks(args.source, args.weights, args.tasks)]
     given = {"trials": args.trials, "seconds": args.seconds, "threads": args.threads, "seed": args.seed}
     options = {k: v for k, v in given.items() if v is not None} | {"fresh": args.fresh}
@@ -114,12 +112,20 @@ def _run_there(args: argparse.Namespace) -> int:
         one = len(tasks) == 1
         job = client.submit(tasks[0][0], **options) if one else client.submit_many(tasks, **options)
         if not args.detach:
-            return follow(client, job["id"], args, quiet=args.quiet)
+            return follow(client, job["id"], args, quiet=args.quiet, kernel=_kernel(args))
     if args.json:
         emit_json(job)
     else:
         print_job(job)
+        note(f"to watch it: {watch_command(job['id'], args)}")
     return 0
+
+
+def _kernel(args: argparse.Namespace) -> list[str]:
+    """How to name what comes out to `tunesmith apply`, if it is one kernel that can be named."""
+    if len(args.source) != 1 or args.tasks is not None or args.source == ["-"]:
+        return []
+    return [*args.source, *(["--threads", str(args.threads)] if args.threads > 1 else [])]
 
 
 def options_of(args: argparse.Namespace, programs: int = 1) -> TuneOptions:

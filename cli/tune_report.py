@@ -13,27 +13,14 @@ from tunesmith.cli.output import (
     table,
 )
 from tunesmith.cli.progress import Tally
+from tunesmith.cli.reasons import reason_text
 from tunesmith.records import Lead, Record, Status
 from tunesmith.tuning.types import StoppedBy, TuneResult
 
-__all__ = ["print_result", "reason_text", "result_code"]
+__all__ = ["print_result", "result_code"]
 
-_REASONS = {
-    StoppedBy.TRIALS: "the number of trials is reached",
-    StoppedBy.SECONDS: "the time is up",
-    StoppedBy.PLATEAU: "nothing better has turned up for a while",
-    StoppedBy.ROOFLINE: "the machine's limit leaves little to gain",
-    StoppedBy.EXHAUSTED: "every candidate is measured",
-    StoppedBy.INTERRUPTED: "interrupted",
-    StoppedBy.FAILURES: "no candidate works",
-    StoppedBy.TASKS: "each of the programs has ended by itself",
-}
 _SHOWN_ERRORS = 3
 _ERROR_WIDTH = 160
-
-
-def reason_text(stopped: StoppedBy) -> str:
-    return _REASONS[stopped]
 
 
 def result_code(result: TuneResult) -> int:
@@ -101,7 +88,7 @@ def _effort(result: TuneResult) -> str:
     total = sum(result.times.values())
     shares = ", ".join(f"{k} {100 * v / total:.0f} %" for k, v in result.times.items()) if total > 0 else ""
     spent = f"{result.elapsed_s:.1f} s ({shares})" if shares else f"{result.elapsed_s:.1f} s"
-    return f"{result.trials} trials in {spent}; stopped: {_REASONS[result.stopped_by]}"
+    return f"{result.trials} trials in {spent}; stopped: {reason_text(result.stopped_by)}"
 
 
 def _failures(result: TuneResult, tally: Tally) -> Iterator[str]:

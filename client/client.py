@@ -12,6 +12,8 @@ from tunesmith.client.watching import JobEvent, watch
 
 if TYPE_CHECKING:
     from tunesmith.ir import Program
+    from tunesmith.records import Target
+    from tunesmith.tuning import Kernel
 
 __all__ = ["Client", "Source", "connect"]
 
@@ -46,6 +48,10 @@ class Client:
 
     def __repr__(self) -> str:
         return f"Client({self._transport!r})"
+
+    @property
+    def url(self) -> str:
+        return self._transport.url
 
     def __enter__(self) -> "Client":
         return self
@@ -139,22 +145,37 @@ class Client:
 
     # -- what is known ------------------------------------------------------------------------------------
 
-    def best(self, source: Source, *, target: str | None = None, near: bool = False) -> Document | None:
+    def best(
+        self, source: Source, *, target: "Target | Document | str | None" = None, near: bool = False
+    ) -> Document | None:
         """The best schedule of a program, operator or workload's hash, from the closest target; None if
-        nothing is known. ``match`` says how close; with ``near`` it may be an estimate from other shapes."""
+        nothing is known. ``match`` says how close; with ``near`` it may be an estimate from other shapes.
+
+        ``target`` is a fingerprint that the service knows, or a whole target, such as this machine's
+        ``tunesmith.measure.detect_target(threads=1)``, which it need not; without it, any target counts.
+        """
+        is_hash = isinstance(source, str) and re.fullmatch(r"[0-9a-f]{8,64}", source)
+        body: Document = {"workload": source} if is_hash else dict(_source(source))
+        given = target if target is None or isinstance(target, str | dict) else target.to_json()
+        body |= {"target": given, "near": near}
         try:
-            if isinstance(source, str) and re.fullmatch(r"[0-9a-f]{8,64}", source):
-                query = {"workload": source, "target": target, "near": near}
-                return self._read("GET", "/v1/best", query)
-            given = _source(source)
-            if "operator" in given:
-                return self._read("GET", "/v1/best", {**given, "target": target, "near": near})
-            body = {**given, "near": near} | ({} if target is None else {"target": target})
             return self._read("POST", "/v1/best", body=body, repeatable=True)
         except ServiceError as refused:
             if refused.status == 404:
                 return None
             raise
+
+    def load(self, source: Source, *, threads: int = 1) -> "Kernel":
+        """``tunesmith.load`` with the best schedule that the service knows for this machine: built here, from
+        data. What the service does not know is loaded as if there were none."""
+        from tunesmith.client.documents import record_of
+        from tunesmith.measure import detect_target
+        from tunesmith.tuning import load
+
+        program = _program(source)
+        answer = self.best(program, target=detect_target(threads))
+        record = None if answer is None else record_of(answer["record"])
+        return load(program, threads=threads, record=record)
 
     def record(self, record_id: str) -> Document:
         """A whole record; the id may be abbreviated."""
@@ -168,6 +189,13 @@ class Client:
     def workloads(self, **filters: Any) -> Iterator[Document]:
         """Workloads with their counts and best times. Filter: ``structure``."""
         return self._pages("/v1/workloads", filters)
+
+    def page(
+        self, kind: str, *, limit: int = 100, cursor: str | None = None, **filters: Any
+    ) -> Document:
+        """One page of ``jobs``, ``records``, ``workloads`` or ``targets``: its ``items``, and ``next_cursor``
+        for the page after it (None at the end)."""
+        return self._read("GET", f"/v1/{kind}", {**filters, "limit": limit, "cursor": cursor})
 
     def targets(self) -> Iterator[Document]:
         """Targets that were ever measured on."""
@@ -198,6 +226,15 @@ class Client:
             cursor = page["next_cursor"]
             if cursor is None:
                 return
+
+
+def _program(source: Source) -> "Program":
+    if not isinstance(source, str):
+        return getattr(source, "program", source)
+    from tunesmith.frontend import operator
+    from tunesmith.ir import parse
+
+    return operator(source) if _OPERATOR.fullmatch(source) else parse(source)
 
 
 def _source(source: Source) -> dict[str, str]:

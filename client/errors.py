@@ -9,9 +9,11 @@ ClientError
 from collections.abc import Mapping
 from typing import Any
 
-from tunesmith.ir.errors import TunesmithError
+from tunesmith import TunesmithError
 
 __all__ = ["ClientError", "JobEnded", "ServiceError", "Unreachable"]
+
+_SELF_EXPLANATORY = frozenset({401, 403, 404, 409, 412, 422})  # the detail says it all
 
 
 class ClientError(TunesmithError):
@@ -29,7 +31,7 @@ class Unreachable(ClientError):
 class ServiceError(ClientError):
     """The service refuses. ``status`` is HTTP's; ``trace_id`` finds the request in the server's log;
     ``line`` and ``column`` (from 1, 0 unknown) are those of a faulty program; ``retry_after_s`` is when it is
-    worth to ask again, if the service said so."""
+    worth to ask again, if the service said so; ``errors`` say what is wrong with single members."""
 
     def __init__(self, status: int, document: Mapping[str, Any], retry_after_s: float | None = None) -> None:
         self.status = status
@@ -43,11 +45,11 @@ class ServiceError(ClientError):
         super().__init__(self._text())
 
     def _text(self) -> str:
-        where = f" (line {self.line}, column {self.column})" if self.line else ""
-        parts = [f"{self.title}{where}"] + ([self.detail] if self.detail else [])
-        parts += [f"{e.get('field', '')}: {e.get('reason', '')}" for e in self.errors]
+        where = f"line {self.line}, column {self.column}: " if self.line else ""
+        enough = self.detail and self.status in _SELF_EXPLANATORY
+        said = [self.detail] if enough else [part for part in (self.title, self.detail) if part]
         trace = f" [{self.trace_id}]" if self.status >= 500 and self.trace_id else ""
-        return ": ".join(parts) + trace
+        return where + ": ".join(said) + trace
 
 
 class JobEnded(ClientError):

@@ -18,7 +18,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from tunesmith.client.errors import ServiceError, Unreachable
 
-__all__ = ["Answer", "Transport"]
+__all__ = ["Answer", "Transport", "reason_of"]
 
 _MOST_BYTES = 256 << 20
 _ATTEMPTS = 5
@@ -95,10 +95,10 @@ class Transport:
             try:
                 return self._once(method, target, data, sent)
             except ConnectionRefusedError as fault:  # not even begun: to wait is the caller's affair
-                raise Unreachable(self.url, _reason(fault)) from fault
+                raise Unreachable(self.url, reason_of(fault)) from fault
             except _FAULTS as fault:
                 if last:
-                    raise Unreachable(self.url, _reason(fault)) from fault
+                    raise Unreachable(self.url, reason_of(fault)) from fault
             except ServiceError as fault:
                 if last or fault.status not in _WORTH_REPEATING:
                     raise
@@ -188,7 +188,8 @@ def _refusal(response: http.client.HTTPResponse, body: bytes) -> ServiceError:
     if not isinstance(document, dict):
         where = response.getheader("Location")
         moved = f"it redirects to {where}; use that URL" if where and response.status < 400 else ""
-        document = {"title": f"HTTP {response.status} {response.reason}", "detail": moved}
+        detail = moved or "this is no answer of Tunesmith's; is the URL that of a service?"
+        document = {"title": f"HTTP {response.status} {response.reason}", "detail": detail}
     return ServiceError(response.status, document, _seconds(response.getheader("Retry-After")))
 
 
@@ -196,7 +197,8 @@ def _seconds(text: str | None) -> float | None:
     return float(text) if text is not None and text.isdecimal() else None
 
 
-def _reason(fault: BaseException) -> str:
+def reason_of(fault: BaseException) -> str:
+    """What went wrong with a connection, in words."""
     if isinstance(fault, TimeoutError):
         return "time is up"
     return getattr(fault, "strerror", None) or str(fault) or type(fault).__name__

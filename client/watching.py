@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tunesmith.client.errors import ServiceError, Unreachable
-from tunesmith.client.transport import Transport
+from tunesmith.client.transport import Transport, reason_of
 
 __all__ = ["ENDED", "JobEvent", "watch"]
 
@@ -65,7 +65,7 @@ def watch(
                 raise
             fault, wait_s = refused, max(wait_s, refused.retry_after_s or 0.0)
         if time.monotonic() - heard_at > patience_s:
-            raise Unreachable(transport.url, str(fault or "events end at once")) from fault
+            raise Unreachable(transport.url, reason_of(fault) if fault else "events end at once") from fault
         time.sleep(min(wait_s, patience_s))
         wait_s = min(2 * wait_s, 10.0)
 

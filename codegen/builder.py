@@ -14,7 +14,7 @@ __all__ = ["build", "build_nest", "ir_text", "needs_openmp"]
 def ir_text(nest: LoopNest, target: Target) -> str:
     """LLVM IR of a nest. Raises IllegalStep when unrolling makes it too large."""
     try:
-        return emit_module(nest, target.threads)
+        return emit_module(nest, target.threads, target.features)
     except CodeTooLarge as e:
         raise IllegalStep("unroll", str(e)) from None
 

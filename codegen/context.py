@@ -50,8 +50,8 @@ class Context:
     what was read from buffers that are written too: a table a block, by pointer.
     """
 
-    def __init__(self, slots: Mapping[str, Slot]) -> None:
-        self.f = Function()
+    def __init__(self, slots: Mapping[str, Slot], features: frozenset[str] = frozenset()) -> None:
+        self.f = Function(features)
         self.entry: Text = []
         self.slots = dict(slots)
         self.vars: dict[str, str | int] = {}

@@ -23,13 +23,14 @@ declare i32 @omp_get_thread_num()
 declare i32 @omp_get_num_threads()"""
 
 
-def emit_module(nest: LoopNest, threads: int, limit: int = 1 << 18) -> str:
+def emit_module(nest: LoopNest, threads: int, features: str = "", limit: int = 1 << 18) -> str:
     """LLVM IR text of a nest: ``ts_run``, ``ts_repeat`` and, with packed operands, ``ts_prepare``.
 
-    Parallel loops ask OpenMP for ``threads`` threads. Raises CodeTooLarge for a function of more
-    than about ``limit`` instructions.
+    Parallel loops ask OpenMP for ``threads`` threads. ``features`` are the target's (``+a,-b``). Raises
+    CodeTooLarge for a function of more than about ``limit`` instructions.
     """
-    module = _Module(nest, threads, limit)
+    enabled = frozenset(name[1:] for name in features.split(",") if name.startswith("+"))
+    module = _Module(nest, threads, enabled, limit)
     parts = [*module.entry(RUN, "kernel", nest.body), _repeat()]
     if nest.prepare:
         parts += module.entry(PREPARE, "pack", nest.prepare)
@@ -67,6 +68,7 @@ exit:
 class _Module:
     nest: LoopNest
     threads: int
+    features: frozenset[str]
     limit: int
 
     def entry(self, symbol: str, name: str, body: tuple[Stmt, ...]) -> list[str]:
@@ -100,7 +102,7 @@ class _Module:
         written = {s.buffer for s in walk_statements(body) if isinstance(s, Store | Update)}
         buffers = self.nest.buffers
         slots = {b.name: Slot(b, f"%p{i}", alignment(b), b.name in written) for i, b in enumerate(buffers)}
-        statements = Statements(Context(slots), self.limit)
+        statements = Statements(Context(slots, self.features), self.limit)
         if is_parallel:
             (loop,) = body
             assert isinstance(loop, For)

@@ -1,8 +1,11 @@
 """exp, exp2 and what is made of them: tanh and the logistic function.
 
 The argument is split into an integer multiple of log 2 and a rest, the rest goes through a polynomial, the
-integer into the exponent. Arguments whose results are not normal numbers take a slower path.
+integer into the exponent. Arguments whose results are not normal numbers take a slower path, except with
+AVX-512, which scales by any power of two in one instruction.
 """
+
+from collections.abc import Mapping
 
 from tunesmith.codegen.lanes import BIAS, MAGIC, Lanes
 from tunesmith.ir.dtypes import DType
@@ -46,6 +49,9 @@ _TANH_BOUND = {DType.F32: 9.1, DType.F64: 19.1}  # tanh rounds to 1 beyond
 
 def exp(m: Lanes, x: str, short: bool = True) -> str:
     """``short``: with one term less than full accuracy would need, in f32."""
+    if m.scales:
+        n, r = _reduce(m, _bounded(m, x, _RANGE))
+        return m.scaled_any(_exp_of_rest(m, r, short), _whole(m, n))
     near = m.compare("olt", m.call("fabs", x), m.const(_NORMAL[m.dtype]))
     return m.usually(near, lambda: _exp_near(m, x, short), lambda: _exp_far(m, x, short))
 
@@ -56,9 +62,18 @@ def _exp_near(m: Lanes, x: str, short: bool) -> str:
 
 
 def _exp_far(m: Lanes, x: str, short: bool) -> str:
-    lo, hi = _RANGE[m.dtype]
-    n, r = _reduce(m, m.lower(m.raise_(x, lo), hi))
+    n, r = _reduce(m, _bounded(m, x, _RANGE))
     return _scaled_twice(m, _exp_of_rest(m, r, short), n)
+
+
+def _bounded(m: Lanes, x: str, bounds: Mapping[DType, tuple[float, float]]) -> str:
+    lo, hi = bounds[m.dtype]
+    return m.lower(m.raise_(x, lo), hi)
+
+
+def _whole(m: Lanes, shifted: str) -> str:
+    """The integer in the low bits of a float, as a float."""
+    return m.binary("fsub", shifted, m.const(MAGIC[m.dtype]))
 
 
 def _reduce(m: Lanes, x: str, bias: int = 0) -> tuple[str, str]:
@@ -91,6 +106,9 @@ def _scaled_twice(m: Lanes, value: str, shifted: str) -> str:
 
 
 def exp2(m: Lanes, x: str) -> str:
+    if m.scales:
+        n, value = _exp2_of_rest(m, _bounded(m, x, _RANGE2))
+        return m.scaled_any(value, _whole(m, n))
     near = m.compare("olt", m.call("fabs", x), m.const(_NORMAL2[m.dtype]))
     return m.usually(near, lambda: _exp2_near(m, x), lambda: _exp2_far(m, x))
 
@@ -118,8 +136,7 @@ def _exp2_of_rest(m: Lanes, x: str, parts: tuple[str, str] | None = None) -> tup
 
 
 def _exp2_far(m: Lanes, x: str) -> str:
-    lo, hi = _RANGE2[m.dtype]
-    n, value = _exp2_of_rest(m, m.lower(m.raise_(x, lo), hi))
+    n, value = _exp2_of_rest(m, _bounded(m, x, _RANGE2))
     return _scaled_twice(m, value, n)
 
 

@@ -1,7 +1,7 @@
 """Instructions on vectors of one element type and width: what elementary functions are written with."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tunesmith.codegen.text import Function, vector_type
 from tunesmith.ir.dtypes import DType
@@ -97,6 +97,40 @@ class Lanes:
         """x * 2**n, both it and x normal: an integer instruction, where a multiplication would have to wait
         for the pipes that polynomials keep busy. Only the low bits of the integer n are read."""
         return self.from_bits(self.int_binary("add", self.bits(x), self.to_exponent(n)))
+
+    @property
+    def scales(self) -> bool:
+        """Whether there is ``scaled_any`` at this width: AVX-512 has an instruction for it."""
+        size = self.lanes * self.dtype.size_bytes
+        needed = {"avx512f"} if size >= 64 else {"avx512f", "avx512vl"}
+        return size >= 16 and size.bit_count() == 1 and needed <= self.f.features
+
+    def scaled_any(self, x: str, n: str) -> str:
+        """x * 2**n, rounded once, for any whole n, given as a float."""
+        size = self.dtype.size_bytes
+        part = replace(self, lanes=min(self.lanes, 64 // size))
+        kind, bits = "ps" if size == 4 else "pd", 8 * size * part.lanes
+        mask, rounding = f"i{max(8, part.lanes)} -1", ", i32 4" if bits == 512 else ""
+        parts = []
+        for start in range(0, self.lanes, part.lanes):
+            args = ", ".join(f"{part.type} {self._part(value, start, part)}" for value in (x, n))
+            name = f"@llvm.x86.avx512.mask.scalef.{kind}.{bits}"
+            call = f"call {part.type} {name}({args}, {part.type} zeroinitializer, {mask}{rounding})"
+            parts.append(self.f.emit(call))
+        while len(parts) > 1:
+            part, joined = replace(part, lanes=2 * part.lanes), []
+            for a, b in zip(parts[::2], parts[1::2], strict=True):
+                joined.append(replace(part, lanes=part.lanes // 2)._chosen(a, b, range(part.lanes)))
+            parts = joined
+        return parts[0]
+
+    def _part(self, x: str, start: int, part: "Lanes") -> str:
+        return x if part.lanes == self.lanes else self._chosen(x, "poison", range(start, start + part.lanes))
+
+    def _chosen(self, a: str, b: str, lanes: range) -> str:
+        """Some lanes of two vectors beside each other."""
+        chosen = ", ".join(f"i32 {i}" for i in lanes)
+        return self.f.emit(f"shufflevector {self.type} {a}, {self.type} {b}, <{len(lanes)} x i32> <{chosen}>")
 
     def half(self, x: str) -> str:
         """x without the lower half of its significant bits."""

@@ -8,6 +8,7 @@ from operator import floordiv, mod
 
 from tunesmith.codegen.conditions import Conditions
 from tunesmith.codegen.context import Context, Lane
+from tunesmith.codegen.joining import is_joining, join_rows
 from tunesmith.codegen.memory import Memory
 from tunesmith.codegen.text import Text
 from tunesmith.codegen.transpose import copy_transposed, is_transposing
@@ -76,6 +77,9 @@ class Statements:
             case LoopKind.UNROLL if is_transposing(s, self.at, self.memory):
                 self._count()
                 copy_transposed(s, self.at, self.memory)
+            case LoopKind.UNROLL if is_joining(s, self.at, self.memory):
+                self._count()
+                join_rows(s, self.at, self.memory, self.values)
             case LoopKind.UNROLL:
                 for i in range(s.extent):
                     self.at.vars[s.var] = i

@@ -53,8 +53,11 @@ class Function:
     """The text of one function under construction.
 
     ``out`` is where instructions go now; ``label`` the basic block that they are in. ``memo`` is a stack of
-    values already computed, one table a dominating region.
+    values already computed, one table a dominating region. ``features`` are LLVM's names of those that the
+    code may use beyond what LLVM chooses by itself.
     """
+
+    features: frozenset[str] = frozenset()
 
     out: Text = field(default_factory=list)
     label: str = "entry"

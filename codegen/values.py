@@ -80,8 +80,8 @@ class Values:
         lanes, names = self._even(dtype, old, new)
         return Value(self._extreme(reducer, Math(self.f, dtype, lanes), *names), lanes)
 
-    def across_lanes(self, reducer: Reducer, e: Expr, dtype: DType) -> Value:
-        """The values of all lanes that are on, joined to a scalar."""
+    def lanes_to_join(self, reducer: Reducer, e: Expr, dtype: DType) -> Value:
+        """The values of all lanes, with the neutral element where they are off or hold no number."""
         assert self.at.lane is not None
         lanes = self.at.lane.lanes
         value = self.f.splat(self.expression(e, dtype), lanes, dtype)
@@ -91,6 +91,12 @@ class Values:
             value = Value(on, lanes)
         if reducer in _QUIET:
             value = self.join(reducer, self.f.float_constant(reducer.identity, dtype), value, dtype)
+        return value
+
+    def across_lanes(self, reducer: Reducer, e: Expr, dtype: DType) -> Value:
+        """The values of all lanes that are on, joined to a scalar."""
+        value = self.lanes_to_join(reducer, e, dtype)
+        lanes = value.lanes
         if reducer not in _ACROSS_LANES:
             return self._extreme_of_lanes(reducer, value, dtype)
         kind, element = vector_type(dtype, lanes), scalar_type(dtype)

@@ -14,15 +14,17 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Connection, Engine
 
 from tunesmith.db.errors import BadQuery, DatabaseUnavailable
-from tunesmith.db.faults import UNSTORABLE, is_transient, translate
+from tunesmith.db.faults import UNSTORABLE, is_read_only, is_transient, translate
 from tunesmith.db.raw import compact_json, connect_sqlite
 from tunesmith.db.urls import sqlite_path, without_password
 
-__all__ = ["Database", "ReadSession", "Row", "WriteSession"]
+__all__ = ["PATIENCE", "Database", "ReadSession", "Row", "WriteSession"]
 
 T = TypeVar("T")
 _TRIES = 5
-_CONNECT_S = 10  # a server that takes no connection in this time is as good as gone
+PATIENCE = {"connect_timeout": "10", "keepalives_idle": "30", "tcp_user_timeout": "30000"}
+"""With a PostgreSQL server that does not answer, in libpq's words; what stands in the URL goes before."""
+
 _OVERFLOW = 60  # above the number of threads that a server answers requests with
 
 Row = Mapping[str, Any]
@@ -39,8 +41,9 @@ class ReadSession:
     def is_postgres(self) -> bool:
         return self._connection.dialect.name == "postgresql"
 
-    def rows(self, query: sa.Select[Any]) -> Sequence[Row]:
-        return cast(Sequence[Row], self._connection.execute(query).mappings().all())
+    def rows(self, query: sa.Select[Any], values: Mapping[str, Any] | None = None) -> Sequence[Row]:
+        """Rows of a query, with ``values`` for its bound names."""
+        return cast(Sequence[Row], self._connection.execute(query, values or {}).mappings().all())
 
     def first(self, query: sa.Select[Any]) -> Row | None:
         return cast(Row | None, self._connection.execute(query).mappings().first())
@@ -56,6 +59,11 @@ class WriteSession(ReadSession):
     def run(self, statement: sa.Update) -> int:
         """Executes a change; returns the number of rows it found."""
         return self._connection.execute(statement).rowcount
+
+    def run_all(self, statement: sa.Update | sa.Insert, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Executes a change for each of several rows of values."""
+        if rows:
+            self._connection.execute(statement, [dict(row) for row in rows])
 
     def delete(self, statement: sa.Delete) -> int:
         """Executes a deletion; returns the number of rows it took away."""
@@ -120,6 +128,8 @@ class Database:
                 if error is None:
                     raise
                 if not is_transient(fault) or not left or time.monotonic() > deadline:
+                    if is_read_only(fault):
+                        self.close()  # what was opened for reading remains so when the file may be written
                     raise error from fault
                 time.sleep(random.uniform(0.01, 0.1) * (_TRIES - left))
             except sa.exc.StatementError as fault:  # raised while values were made ready
@@ -150,10 +160,10 @@ class Database:
         try:
             return sa.create_engine(
                 self.url,
-                connect_args={} if "connect_timeout=" in self.url else {"connect_timeout": _CONNECT_S},
                 pool_pre_ping=True,
                 max_overflow=_OVERFLOW,
                 json_serializer=compact_json,
+                connect_args={k: v for k, v in PATIENCE.items() if k not in sa.make_url(self.url).query},
             )
         except ModuleNotFoundError as missing:
             raise DatabaseUnavailable(

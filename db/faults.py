@@ -4,7 +4,7 @@ import sqlalchemy as sa
 
 from tunesmith.db.errors import BadQuery, DatabaseLocked, DatabaseUnavailable, StoreError
 
-__all__ = ["UNSTORABLE", "is_transient", "translate"]
+__all__ = ["UNSTORABLE", "is_read_only", "is_transient", "translate"]
 
 UNSTORABLE = "a text or number is none that the database can hold: a null or half character, a year 0"
 
@@ -30,6 +30,11 @@ _ADVICE = {
 def is_transient(fault: sa.exc.DBAPIError) -> bool:
     """Whether the same transaction may succeed when tried again."""
     return _sqlite_name(fault).startswith(_LOCKED) or _sqlstate(fault) in _POSTGRES_LOCKED
+
+
+def is_read_only(fault: sa.exc.DBAPIError) -> bool:
+    """Whether it is SQLite's file that may not be written, or is no longer where it was opened."""
+    return _sqlite_name(fault).startswith("SQLITE_READONLY")
 
 
 def translate(fault: sa.exc.DBAPIError, where: str) -> StoreError | None:

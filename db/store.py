@@ -2,11 +2,14 @@
 
 import datetime as dt
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
+
+import sqlalchemy as sa
 
 from tunesmith.db import trials, workloads
+from tunesmith.db.additions import Addition, add_records
 from tunesmith.db.artifacts import Artifacts
 from tunesmith.db.engine import Database, WriteSession
 from tunesmith.db.events import Events
@@ -15,8 +18,11 @@ from tunesmith.db.jobs import Jobs
 from tunesmith.db.keys import Keys
 from tunesmith.db.lookup import Shared, find_best
 from tunesmith.db.nearby import find_neighbours
+from tunesmith.db.portable import export_lines
+from tunesmith.db.pruning import Pruned, prune_records
 from tunesmith.db.requests import Requests
 from tunesmith.db.schema import ensure_schema
+from tunesmith.db.together import Together
 from tunesmith.db.trained import TrainedModels
 from tunesmith.db.trials import RecordFilter
 from tunesmith.db.urls import default_url, normalize, sqlite_path, without_password
@@ -26,6 +32,7 @@ from tunesmith.records import Record, Status, Target, Workload, utc_now
 __all__ = ["Store", "open_store"]
 
 _CACHED = 256
+_TRIES = 3
 _Rows = dict[tuple[str, str], tuple[Workload, Target]]
 
 
@@ -33,15 +40,17 @@ class Store:
     """Records, workloads and targets; ``jobs``, ``events``, ``artifacts``, ``keys``, ``models`` and
     ``requests`` are stores of their own.
 
-    All methods are thread-safe, and each is one transaction: when it returns, its effect survives a
-    kill of the process; when it raises, it had none. All raise ``DatabaseLocked`` when other processes
-    keep the database locked, and ``DatabaseUnavailable`` when it cannot be used.
+    All methods are thread-safe, and each is one transaction, or part of one with those of other threads at
+    the same time: when it returns, its effect survives a kill of the process; when it raises, it had none.
+    All raise ``DatabaseLocked`` when other processes keep the database locked, and ``DatabaseUnavailable``
+    when it cannot be used.
     """
 
     def __init__(self, database: Database, clock: Callable[[], dt.datetime] = utc_now) -> None:
         self._database = database
         self._clock = clock
         self._stored: _Rows = {}
+        self._together = Together(self._add)
         self.jobs = Jobs(database, clock)
         self.artifacts = Artifacts(database, clock)
         self.keys = Keys(database, clock)
@@ -89,20 +98,27 @@ class Store:
         ``NotFound`` when ``record.job_id`` names a job that is not in this database, and ``LeaseLost``
         when the job is no longer that of ``fence``.
         """
-        return self.add_all([record], fence=fence) == 1
+        return self._together((record, fence))
 
     def add_all(self, records: Iterable[Record], *, fence: Fence | None = None) -> int:
         """Adds all or none, in one transaction; returns how many were new."""
-        batch = list(records)
+        return sum(self._add([(record, fence) for record in records]))
+
+    def _add(self, batch: Sequence[tuple[Record, Fence | None]]) -> list[bool]:
         fresh: _Rows = {}
 
-        def work(session: WriteSession) -> int:
+        def work(session: WriteSession) -> list[bool]:
             fresh.clear()
-            now = self._clock()
-            rows = ((r, *self._shared_rows(session, r, fresh)) for r in batch)
-            return sum(trials.add_record(session, *row, fence, now) for row in rows)
+            rows = [Addition(r, *self._shared_rows(session, r, fresh), fence) for r, fence in batch]
+            return add_records(session, rows, self._clock())
 
-        added = self._database.write(work)
+        for left in reversed(range(_TRIES)):
+            try:
+                added = self._database.write(work)
+                break
+            except sa.exc.IntegrityError:  # another process added one of them, and now it can be seen
+                if not left:
+                    raise
         self._remember(fresh)
         return added
 
@@ -143,6 +159,24 @@ class Store:
         an index are read.
         """
         return self._database.read(lambda session: find_neighbours(session.fetch, workload, target, limit))
+
+    def raced(self, workload_hash: str, fingerprint: str, cache: str = "warm") -> frozenset[str]:
+        """Ids of the entrants of the latest race."""
+        return self._database.read(
+            lambda session: trials.raced_records(session, workload_hash, fingerprint, cache)
+        )
+
+    def export(
+        self, *, workload: str | None = None, target: str | None = None, status: Status | None = None
+    ) -> Iterator[dict[str, Any]]:
+        """Lines of JSON from which another database can take these records over."""
+        given = {"workload_id": workload, "target_id": target, "status": status and status.value}
+        return export_lines(self._database, {k: v for k, v in given.items() if v is not None})
+
+    def prune(self, older_than: dt.timedelta, *, failed_only: bool = False, dry_run: bool = False) -> Pruned:
+        """Removes old records that nobody is served, and not those of unfinished jobs."""
+        before = self._clock() - older_than
+        return prune_records(self._database, before, failed_only=failed_only, dry_run=dry_run)
 
     def get(self, record_id: str) -> Record:
         """By id or by its unique beginning. Raises ``NotFound``, ``Ambiguous``.

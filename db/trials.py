@@ -1,4 +1,4 @@
-"""Records of trials: adding them, what is served, and reading them back."""
+"""Records of trials: which of them are served, and reading them back."""
 
 import datetime as dt
 import math
@@ -8,122 +8,29 @@ from typing import Any
 import sqlalchemy as sa
 
 from tunesmith.db import models
-from tunesmith.db.codec import RECORD_COLUMNS, parse_time, plain_text, record_row, served_gflops
+from tunesmith.db.additions import check_fence, locked_jobs
+from tunesmith.db.codec import RECORD_COLUMNS, parse_time, plain_text, served_gflops
 from tunesmith.db.engine import ReadSession, Row, WriteSession
-from tunesmith.db.errors import Ambiguous, BadQuery, LeaseLost, NotFound
-from tunesmith.db.events import tell
+from tunesmith.db.errors import Ambiguous, BadQuery, NotFound
 from tunesmith.db.lookup import Shared
 from tunesmith.db.pages import Keyset
-from tunesmith.db.states import JobState
 from tunesmith.db.values import Fence, Order, Page, RecordSummary
-from tunesmith.records import Record, Status, Target, Workload
+from tunesmith.records import Record, Status
 
 __all__ = [
     "RecordFilter",
-    "add_record",
     "find_record",
     "history",
     "known_records",
     "list_records",
     "list_summaries",
+    "raced_records",
     "set_race",
 ]
 
 _MIN_PREFIX = 8
 _table = models.record
 _columns = [_table.c[name] for name in RECORD_COLUMNS]
-
-
-def add_record(
-    session: WriteSession,
-    record: Record,
-    workload: Workload,
-    target: Target,
-    fence: Fence | None = None,
-    now: dt.datetime | None = None,
-) -> bool:
-    """Inserts the record and counts it; ``workload`` and ``target`` are the shared rows as stored.
-
-    Returns False, and changes nothing, when a record with this id is there already. Raises ``NotFound``
-    when its job is not in the database, and ``LeaseLost`` when the job is no longer that of ``fence``.
-    """
-    job = None if record.job_id is None else _job_of(session, record.job_id)
-    row = record_row(record, workload, target) | {"seq": job["n_trials"] if job else None}
-    if not session.insert_new(_table, row):
-        known = session.first(sa.select(_table.c.id).where(_table.c.id == record.id))
-        assert known is not None, "the places in a job are counted under its lock"
-        return False
-    failed = 0 if record.measurement.ok else 1
-    counted = models.workload
-    session.run(
-        sa.update(counted)
-        .where(counted.c.id == row["workload_id"])
-        .values(n_records=counted.c.n_records + 1, n_failed=counted.c.n_failed + failed)
-    )
-    if job is not None:
-        _check_fence(job, fence)
-        _count_in_task(session, job, row, failed)
-        _count_in_job(session, job, row, failed, now or record.created_at)
-    return True
-
-
-def _job_of(session: WriteSession, job_id: str) -> Row:
-    """Locked: its count gives the record its place."""
-    job = models.job
-    columns = (
-        job.c.id, job.c.kind, job.c.state, job.c.owner, job.c.n_trials, job.c.best_s, job.c.lease_owner,
-        job.c.attempt, job.c.version,
-    )  # fmt: skip
-    row = session.first(sa.select(*columns).where(job.c.id == job_id).with_for_update())
-    if row is None:
-        raise NotFound("job", job_id, "a record can only belong to a job of the same database")
-    return row
-
-
-def _check_fence(job: Row, fence: Fence | None) -> None:
-    held = Fence(job["id"], job["lease_owner"] or "", job["attempt"])
-    if fence is not None and (fence != held or job["state"] != JobState.RUNNING.value):
-        raise LeaseLost(job["id"], fence.owner)
-
-
-def _count_in_job(
-    session: WriteSession, job: Row, row: Mapping[str, Any], failed: int, now: dt.datetime
-) -> None:
-    """The best of a job over several workloads is no record: their times do not compare."""
-    table = models.job
-    time_s = row["rank_s"] if job["kind"] == "tune" else None
-    is_best = time_s is not None and (job["best_s"] is None or time_s < job["best_s"])
-    best = {"best_record_id": row["id"], "best_s": time_s, "best_gflops": row["gflops"]} if is_best else {}
-    session.run(
-        sa.update(table)
-        .where(table.c.id == job["id"])
-        .values(
-            n_trials=table.c.n_trials + 1,
-            n_failed=table.c.n_failed + failed,
-            version=table.c.version + 1,
-            updated_at=row["created_at"],
-            **best,
-        )
-    )
-    if is_best:
-        told = {
-            "record": row["id"],
-            "time_s": time_s,
-            "gflops": row["gflops"],
-            "measured": job["n_trials"] + 1,
-        }
-        tell(session, job["id"], job["owner"], "best", told, now)
-
-
-def _count_in_task(session: WriteSession, job: Row, row: Mapping[str, Any], failed: int) -> None:
-    task = models.task
-    mine = (task.c.job_id == job["id"], task.c.workload_id == row["workload_id"])
-    counted = {"n_trials": task.c.n_trials + 1, "n_failed": task.c.n_failed + failed}
-    session.run(sa.update(task).where(*mine).values(**counted))
-    if row["rank_s"] is not None:
-        is_slower = sa.or_(task.c.best_s.is_(None), task.c.best_s > row["rank_s"])
-        best = {"best_record_id": row["id"], "best_s": row["rank_s"], "best_gflops": row["gflops"]}
-        session.run(sa.update(task).where(*mine, is_slower).values(**best))
 
 
 def set_race(
@@ -135,7 +42,7 @@ def set_race(
     different races do not compare. The winner becomes the best of the job's task, and of a job with one.
     """
     if job_id is not None:
-        _check_fence(_job_of(session, job_id), fence)
+        check_fence(locked_jobs(session, [job_id])[job_id], fence)
     entrants = [_entrant(session, record_id, time_s) for record_id, time_s in sorted(times_s.items())]
     kinds = {(row["workload_id"], row["target_id"], row["cache"]) for row in entrants}
     if len(kinds) != 1:
@@ -197,6 +104,18 @@ def _flops(session: ReadSession, workload_id: str) -> int:
     row = session.first(sa.select(models.workload.c.flops).where(models.workload.c.id == workload_id))
     assert row is not None, "foreign keys hold"
     return int(row["flops"])
+
+
+def raced_records(session: ReadSession, workload_hash: str, fingerprint: str, cache: str) -> frozenset[str]:
+    """Ids of the entrants of the latest race of a workload on a target."""
+    query = sa.select(_table.c.id).where(
+        _table.c.workload_id == workload_hash,
+        _table.c.target_id == fingerprint,
+        _table.c.cache == cache,
+        _table.c.unraced == sa.false(),
+        _table.c.rank_s.is_not(None),
+    )
+    return frozenset(row["id"] for row in session.rows(query))
 
 
 def find_record(session: ReadSession, key: str) -> Record:

@@ -5,11 +5,9 @@
         LimitError                    it is, but larger than the limits allow
 """
 
+from tunesmith import TunesmithError
+
 __all__ = ["LimitError", "ProgramError", "TunesmithError"]
-
-
-class TunesmithError(Exception):
-    """A mistake that the user can mend; the message says what was wrong and what to do."""
 
 
 class ProgramError(TunesmithError):

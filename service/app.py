@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 from fastapi.routing import APIRoute
 
 import tunesmith
@@ -14,6 +14,7 @@ from tunesmith.service import errors, openapi
 from tunesmith.service.auth import Gate
 from tunesmith.service.bodies import BodyGuard
 from tunesmith.service.context import Context
+from tunesmith.service.courtesies import HeadRequests, known_parameters
 from tunesmith.service.events import EventHub
 from tunesmith.service.guards import HostGuard, Trace
 from tunesmith.service.jobs import JobRunner
@@ -58,6 +59,7 @@ def create_app(settings: Settings) -> FastAPI:
         redirect_slashes=False,
         generate_unique_id_function=_operation_id,
         responses=_PROBLEMS,
+        dependencies=[Depends(known_parameters)],
     )
     app.state.settings = settings
     app.state.metrics = metrics = Metrics()
@@ -67,6 +69,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.add_middleware(BodyGuard, limits=settings.limits)
     app.add_middleware(Gate, settings=settings)
     app.add_middleware(HostGuard, hosts=settings.hosts, any_address=settings.any_address)
+    app.add_middleware(HeadRequests)
     app.add_middleware(Trace, metrics=metrics)
     openapi.install(app)
     return app

@@ -23,6 +23,7 @@ __all__ = [
     "IdempotencyKey",
     "IfNoneMatch",
     "Limit",
+    "NextPage",
     "Who",
     "answer",
     "etag_matches",
@@ -71,6 +72,23 @@ Limit = Annotated[int, Query(ge=1, le=500, description="At most so many items.")
 Cursor = Annotated[
     str | None, Query(max_length=1000, description="`next_cursor` of a page of the same query.")
 ]
+
+
+class _NextPage:
+    """Puts a ``Link`` to the next page, if there is one, into the answer's headers (RFC 8288)."""
+
+    def __init__(self, request: Request, response: Response) -> None:
+        self._url = request.url
+        self._headers = response.headers
+
+    def __call__(self, cursor: str | None) -> str | None:
+        if cursor is not None:
+            url = self._url.include_query_params(cursor=cursor)
+            self._headers["Link"] = f'<{url.path}?{url.query}>; rel="next"'
+        return cursor
+
+
+NextPage = Annotated[_NextPage, Depends()]
 
 
 def etag_matches(if_none_match: str | None, etag: str) -> bool:

@@ -151,7 +151,8 @@ def _fault(fault: dict[str, Any]) -> dict[str, str]:
         reason = f"no valid JSON at character {fault['loc'][-1]}: {fault.get('ctx', {}).get('error', '')}"
         return {"in": "body", "name": "body", "detail": reason}
     place, *path = [str(part) for part in fault["loc"]]
-    reason = str(fault["msg"]).removeprefix("Value error, ")
+    unknown = fault["type"] == "extra_forbidden" and place == "body"
+    reason = "no such member" if unknown else str(fault["msg"]).removeprefix("Value error, ")
     return {"in": place, "name": ".".join(path) or place, "detail": reason}
 
 
@@ -160,9 +161,13 @@ def _http(request: Request, error: Exception) -> JSONResponse:
     title = HTTPStatus(error.status_code).phrase
     kind = ProblemType(title.lower().replace(" ", "-"), error.status_code, title)
     headers = dict(error.headers) if error.headers else {}
+    detail = str(error.detail)
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
         headers["Allow"] = ", ".join(allowed_methods(request.app, request.url.path))
-    return problem(kind, str(error.detail), _trace_id(request), headers)
+        detail = f"It takes {headers['Allow']}, not {request.method[:20]}."
+    elif error.status_code == HTTPStatus.NOT_FOUND:
+        detail = f"Nothing is at {request.url.path[:200]}; /openapi.json tells what is where."
+    return problem(kind, detail, _trace_id(request), headers)
 
 
 def _unexpected(request: Request, error: Exception) -> JSONResponse:

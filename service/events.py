@@ -3,11 +3,12 @@
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TypeVar
 
-from tunesmith.db import Job, JobEvent, JobState, Store, StoreError
+from tunesmith.db import DatabaseLocked, DatabaseUnavailable, Job, JobEvent, JobState, Store, StoreError
 from tunesmith.db.codec import time_text
 from tunesmith.db.states import TERMINAL
 
@@ -15,6 +16,7 @@ __all__ = ["EventHub"]
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
 _PAGE = 500
 _BEHIND = 1000  # events that a listener may lag behind; then it is cut off, and comes back for them
 _KEEP_ALIVE_S = 15.0
@@ -96,9 +98,7 @@ class EventHub:
             yield _RETRY
             last = self._last if after is None and job is None else after or 0
             while True:
-                page = await asyncio.to_thread(
-                    self._store.events.after, last, job_id=job_id, owner=owner, limit=_PAGE
-                )
+                page = await self._page(last, job_id, owner)
                 for item in map(_item, page):
                     yield item[1]
                     if job is not None and item[2]:
@@ -129,9 +129,25 @@ class EventHub:
     async def _catch_up(self) -> None:
         """The first listener starts where the table ends: what is older it reads itself."""
         if not self._listeners:
-            newest = await asyncio.to_thread(self._store.events.last_id)
-            if not self._listeners:  # nobody else came meanwhile
+            newest = await self._answered(self._store.events.last_id)
+            if newest is not None and not self._listeners:  # nobody else came meanwhile
                 self._last = newest
+
+    async def _page(self, last: int, job_id: str | None, owner: str | None) -> list[JobEvent]:
+        events = self._store.events
+        page = await self._answered(lambda: events.after(last, job_id=job_id, owner=owner, limit=_PAGE))
+        return page or []
+
+    async def _answered(self, ask: Callable[[], T]) -> T | None:
+        """What the database answers once it can: the stream has begun, so its fault cannot be told any more.
+        None when all streams end meanwhile."""
+        while not self._closed:
+            try:
+                return await asyncio.to_thread(ask)
+            except (DatabaseLocked, DatabaseUnavailable) as fault:
+                log.warning("events are not read: %s", fault)
+                await asyncio.sleep(_FAULT_WAIT_S)
+        return None
 
     @contextmanager
     def _listening(self, job_id: str | None, owner: str | None) -> Iterator[_Listener]:

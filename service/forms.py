@@ -1,4 +1,4 @@
-"""What the API takes and gives of keys, models and uploaded measurements."""
+"""What the API takes and gives of keys, models, targets and uploaded measurements."""
 
 import datetime as dt
 from typing import Annotated, Any, Literal
@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from tunesmith.db import Scope
-from tunesmith.records import Status
+from tunesmith.records import Peaks, Status, Target
 from tunesmith.service.lines import Line
 
 __all__ = [
@@ -16,13 +16,16 @@ __all__ = [
     "ModelList",
     "ModelView",
     "NewKeyView",
+    "PeaksDocument",
     "RecordUpload",
+    "TargetDocument",
     "UploadItem",
     "UploadResult",
 ]
 
 _Short = Annotated[Line, Field(max_length=256)]
 _Count = Annotated[int, Field(ge=0, lt=1 << 63)]
+_Rate = Annotated[float, Field(ge=1e-3, allow_inf_nan=False)]  # no core is as slow
 _Seconds = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
 
 
@@ -81,29 +84,38 @@ class _WorkloadUpload(BaseModel):
     program: dict[str, Any] = Field(description="From which everything else of the workload follows.")
 
 
-class _PeaksUpload(BaseModel):
-    f32_gflops: float = Field(gt=0, allow_inf_nan=False)
-    f64_gflops: float = Field(gt=0, allow_inf_nan=False)
-    l1_gbs: float = Field(gt=0, allow_inf_nan=False)
-    l2_gbs: float = Field(gt=0, allow_inf_nan=False)
-    l3_gbs: float = Field(gt=0, allow_inf_nan=False)
-    dram_gbs: float = Field(gt=0, allow_inf_nan=False)
+class PeaksDocument(BaseModel):
+    """Of one core: arithmetic in GFLOP/s, reading in GB/s."""
+
+    f32_gflops: _Rate
+    f64_gflops: _Rate
+    l1_gbs: _Rate
+    l2_gbs: _Rate
+    l3_gbs: _Rate
+    dram_gbs: _Rate
 
 
-class _TargetUpload(BaseModel):
+class TargetDocument(BaseModel):
+    """A machine in the form that `GET /v1/targets/{fingerprint}` gives it; the fingerprint is not read, since
+    it follows from the rest."""
+
     triple: str = Field(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9_.-]*$")
     cpu: str = Field(max_length=64, pattern=r"^[A-Za-z0-9_.-]*$")
     features: str = Field(max_length=8192, pattern=r"^([+-][A-Za-z0-9_.-]+(,[+-][A-Za-z0-9_.-]+)*)?$")
     model: _Short
     cores: int = Field(ge=1, le=1 << 16)
     threads: int = Field(ge=1, le=1 << 16)
-    l1d_bytes: int = Field(ge=0, lt=1 << 40)
-    l2_bytes: int = Field(ge=0, lt=1 << 40)
-    l3_bytes: int = Field(ge=0, lt=1 << 40)
+    l1d_bytes: int = Field(ge=1, lt=1 << 40)
+    l2_bytes: int = Field(ge=1, lt=1 << 40)
+    l3_bytes: int = Field(ge=0, lt=1 << 40, description="0 where there is none.")
     line_bytes: int = Field(ge=0, le=4096)
     vector_bytes: int = Field(ge=4, le=256)
-    vector_registers: int = Field(ge=0, le=1024)
-    peaks: _PeaksUpload
+    vector_registers: int = Field(ge=8, le=1024)
+    peaks: PeaksDocument
+
+    def value(self) -> Target:
+        fields = self.model_dump()
+        return Target(**{**fields, "peaks": Peaks(**fields["peaks"])})
 
 
 class _MeasurementUpload(BaseModel):
@@ -138,7 +150,7 @@ class RecordUpload(BaseModel):
 
     id: str = Field(pattern=r"^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$")
     workload: _WorkloadUpload
-    target: _TargetUpload
+    target: TargetDocument
     schedule: dict[str, Any]
     measurement: _MeasurementUpload
     protocol: _ProtocolUpload

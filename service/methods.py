@@ -4,6 +4,8 @@ import re
 
 from fastapi import FastAPI
 
+from tunesmith.service.courtesies import streams
+
 __all__ = ["allowed_methods"]
 
 
@@ -11,7 +13,8 @@ def allowed_methods(app: FastAPI, path: str) -> tuple[str, ...]:
     """Of the route that fits best: ``/v1/jobs/{job_id}:stop`` does better than ``/v1/jobs/{job_id}``."""
     paths = app.openapi()["paths"]
     best = max((template for template in paths if _pattern(template).fullmatch(path)), key=len, default="")
-    return tuple(sorted(method.upper() for method in paths.get(best, ())))
+    methods = {method.upper() for method in paths.get(best, ())}
+    return tuple(sorted(methods | ({"HEAD"} if "GET" in methods and not streams(path) else set())))
 
 
 def _pattern(template: str) -> re.Pattern[str]:

@@ -4,10 +4,11 @@ import datetime as dt
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
 
 from tunesmith.db import JobState, Match, TaskState
 from tunesmith.records import Status
+from tunesmith.service.forms import TargetDocument
 from tunesmith.service.lines import Line
 
 __all__ = [
@@ -111,12 +112,30 @@ class JobRequest(_Body):
         return self
 
 
+_GivenTarget = Annotated[
+    Annotated[str, Field(max_length=64), Tag("fingerprint")] | Annotated[TargetDocument, Tag("document")],
+    Discriminator(lambda given: "fingerprint" if isinstance(given, str) else "document"),
+]
+
+
 class BestQuery(_Body):
-    program: ProgramText
-    target: str | None = Field(
-        None, max_length=64, description="Fingerprint of a target; without it, any target."
+    """Exactly one of ``program``, ``operator`` and ``workload``."""
+
+    program: ProgramText | None = None
+    operator: OperatorText | None = None
+    workload: str | None = Field(None, max_length=64, description="Hash of a workload.")
+    target: _GivenTarget | None = Field(
+        None,
+        description="Fingerprint of a target that is known here, or a whole target, which need not be;"
+        " without it, any target.",
     )
     near: bool = Field(False, description="If it was never tuned, answer from other shapes.")
+
+    @model_validator(mode="after")
+    def _one_source(self) -> "BestQuery":
+        if [self.program, self.operator, self.workload].count(None) != 2:
+            raise ValueError("give exactly one of program, operator and workload")
+        return self
 
 
 class JobBest(_View):

@@ -152,6 +152,7 @@ class Tools:
 
 def default_tools() -> Tools:
     """The real tuner, which brings LLVM and XGBoost with it; hence imported only here."""
-    from tunesmith.tuning import artifact, tune
+    from tunesmith.tuning import tune
+    from tunesmith.tuning.apart import artifact_apart
 
-    return Tools(tune=tune, artifact=artifact)
+    return Tools(tune=tune, artifact=artifact_apart)

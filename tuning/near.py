@@ -27,7 +27,7 @@ from tunesmith.tuning.pretrained import pretrained
 from tunesmith.tuning.recording import Recorder, TrialStore
 from tunesmith.tuning.workload import workload_of
 
-__all__ = ["Estimate", "NearStore", "NothingNear", "confirm", "estimate"]
+__all__ = ["Estimate", "NearStore", "NothingNear", "Suggested", "confirm", "estimate"]
 
 _USUAL_LOSS = 0.1  # a factor of two apart: what counts until there are transfers to learn from
 _ELSEWHERE = 0.5  # distance that another target counts for
@@ -46,6 +46,15 @@ class NearStore(NeighbourStore, Interface):
 
 class NothingNear(TunesmithError):
     """No record of the same structure that can be carried over."""
+
+
+class Suggested(Interface):
+    """Schedules for a target, the most promising first: an ``Estimate``, or what others made of one."""
+
+    @property
+    def schedules(self) -> tuple[Schedule, ...]: ...
+    @property
+    def target(self) -> Target: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +99,8 @@ def estimate(program: Program, target: Target, store: NearStore) -> Estimate:
     )  # fmt: skip
 
 
-def confirm(program: Program, answer: Estimate, store: TrialStore) -> Record:
-    """Build, verify and time what was estimated, once, on this machine; the record is stored.
+def confirm(program: Program, answer: Suggested, store: TrialStore) -> Record:
+    """Build, verify and time what was suggested, once, on this machine; the record is stored.
 
     A schedule that fails is recorded, and the next tried. Raises TunesmithError when none works.
     """
@@ -106,7 +115,7 @@ def confirm(program: Program, answer: Estimate, store: TrialStore) -> Record:
             record = recorder.record(trial)
             if record.measurement.ok:
                 return record
-    raise TunesmithError(f"no schedule of the neighbours works here: {record.measurement.error}")
+    raise TunesmithError(f"none of the suggested schedules works here: {record.measurement.error}")
 
 
 def _measured(form: Program, schedule: Schedule, target: Target, runner: Runner) -> Measurement:

@@ -8,12 +8,12 @@ import numpy as np
 
 from tunesmith.db import Match, Neighbour
 from tunesmith.ir import Program, TunesmithError, canonical, program_from_json
-from tunesmith.records import Target, Workload
+from tunesmith.records import Record, Target, Workload
 from tunesmith.schedule import Schedule
 from tunesmith.search import Candidate, Space
 from tunesmith.search.transfer import Untranslatable, renamed, translate
 
-__all__ = ["NeighbourStore", "Translated", "Translation", "describe", "seeds", "translated"]
+__all__ = ["NeighbourStore", "Translated", "Translation", "called", "describe", "seeds", "translated"]
 
 _MOST = 8  # neighbours that are looked at
 
@@ -77,8 +77,12 @@ def translated(neighbours: Sequence[Neighbour], space: Space, seed: int = 0) -> 
 
 def describe(neighbour: Neighbour) -> str:
     """Its name and shapes, and where it was measured if not on this kind of machine."""
-    record = neighbour.best.record
+    return called(neighbour.best.record, elsewhere=neighbour.best.match is not Match.EXACT)
+
+
+def called(record: Record, *, elsewhere: bool) -> str:
+    """The name and shapes of what a record is of; where it was measured, if that is ``elsewhere``."""
     inputs = record.workload.program.get("inputs", [])
     shapes = ", ".join("×".join(map(str, i["shape"])) for i in inputs)
-    where = "" if neighbour.best.match is Match.EXACT else f" on {record.target.model}"
+    where = f" on {record.target.model}" if elsewhere else ""
     return f"{record.workload.name}({shapes}){where}"

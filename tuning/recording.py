@@ -9,7 +9,7 @@ from tunesmith.schedule import Schedule, ScheduleError
 from tunesmith.tuning.pipeline import Trial
 from tunesmith.tuning.workload import versions
 
-__all__ = ["Recorder", "TrialStore", "comparable", "schedule_of"]
+__all__ = ["KeepsNothing", "Recorder", "TrialStore", "comparable", "schedule_of"]
 
 
 class TrialStore(Interface):
@@ -19,6 +19,22 @@ class TrialStore(Interface):
     def add_target(self, target: Target) -> None: ...
     def add(self, record: Record) -> bool: ...
     def history(self, workload_hash: str, fingerprint: str) -> list[Record]: ...
+
+
+class KeepsNothing:
+    """A store for trials that are only looked at."""
+
+    def add_workload(self, workload: Workload) -> None:
+        return
+
+    def add_target(self, target: Target) -> None:
+        return
+
+    def add(self, record: Record) -> bool:
+        return True
+
+    def history(self, workload_hash: str, fingerprint: str) -> list[Record]:
+        return []
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from tunesmith.records import Measurement, Protocol, Record, Target, Workload, u
 from tunesmith.schedule import Schedule, lower
 from tunesmith.tuning.workload import workload_of
 
-__all__ = ["Implausible", "Submission", "accept", "read_program"]
+__all__ = ["Implausible", "Submission", "accept", "check_peaks", "read_program"]
 
 _CLOCK_GHZ = 8.0  # faster than any core; bounds the peaks that a new target may claim
 _FMAS = 4  # vector instructions a cycle, of two operations each
@@ -57,7 +57,7 @@ def accept(sent: Submission, known_target: Target | None, read: tuple[Workload, 
     """The record, with ``read`` the program of it. Raises ``TunesmithError``: implausible or illegal."""
     workload, form = read
     if known_target is None:
-        _check_peaks(sent.target)
+        check_peaks(sent.target)
     target = replace(sent.target, peaks=known_target.peaks) if known_target else sent.target
     schedule = Schedule.from_json(dict(sent.schedule))
     lower(form, schedule)
@@ -70,8 +70,8 @@ def accept(sent: Submission, known_target: Target | None, read: tuple[Workload, 
     )  # fmt: skip
 
 
-def _check_peaks(target: Target) -> None:
-    """Those of a target that is new here, which therefore nothing is known of."""
+def check_peaks(target: Target) -> None:
+    """Those that a target claims which nothing is known of. Raises ``Implausible``."""
     vectors_s = _CLOCK_GHZ * 1e9
     most_f32 = 2 * _FMAS * (target.vector_bytes / 4) * vectors_s / 1e9
     most_gbs = _LOADS * target.vector_bytes * vectors_s / 1e9

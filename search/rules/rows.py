@@ -45,7 +45,7 @@ class RowGroup:
 
     name: str = "rows"
     accumulators: tuple[int, ...] = (1, 2, 4, 8)
-    rows: tuple[int, ...] = (1, 2, 4, 8)
+    rows: tuple[int, ...] = (1, 2, 4, 8, 16)
     chunk: int = 8192
 
     def apply(self, draft: Draft, stage: str, hardware: Hardware, most: int) -> list[Draft]:

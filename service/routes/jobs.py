@@ -15,6 +15,7 @@ from tunesmith.service.context import (
     IdempotencyKey,
     IfNoneMatch,
     Limit,
+    NextPage,
     Who,
     etag_matches,
     version_of,
@@ -47,7 +48,7 @@ IfMatch = Annotated[
 ]
 
 
-@router.post("", status_code=202, responses={202: {"headers": _LOCATION}})
+@router.post("", status_code=202, responses={202: {"headers": _LOCATION | _ETAG}})
 def create_job(
     here: Here, who: Who, request: JobRequest, response: Response, idempotency_key: IdempotencyKey = None
 ) -> JobView:
@@ -60,7 +61,7 @@ def create_job(
     )
     if here.runner is not None:
         here.runner.wake()
-    response.headers["Location"] = f"/v1/jobs/{job.id}"
+    response.headers.update({"Location": f"/v1/jobs/{job.id}", "ETag": f'"v{job.version}"'})
     return job_view(job, here.store)
 
 
@@ -68,6 +69,7 @@ def create_job(
 def list_jobs(
     here: Here,
     who: Who,
+    next_page: NextPage,
     state: Annotated[JobState | None, Query()] = None,
     priority: Annotated[int | None, Query(ge=-1000, le=1000)] = None,
     workload: Annotated[
@@ -80,7 +82,7 @@ def list_jobs(
     page = here.store.jobs.list(
         owner=who.sees, state=state, priority=priority, workload=workload, limit=limit, cursor=cursor
     )
-    return JobList(items=[job_summary(job) for job in page.items], next_cursor=page.next_cursor)
+    return JobList(items=[job_summary(job) for job in page.items], next_cursor=next_page(page.next_cursor))
 
 
 @router.get(

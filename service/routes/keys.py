@@ -2,11 +2,11 @@
 
 import datetime as dt
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Response
 
 from tunesmith.db import ApiKey
 from tunesmith.records import utc_now
-from tunesmith.service.context import Context, Cursor, Here, IdempotencyKey, Limit, Who
+from tunesmith.service.context import Context, Cursor, Here, IdempotencyKey, Limit, NextPage, Who
 from tunesmith.service.forms import KeyList, KeyRequest, KeyView, NewKeyView
 from tunesmith.service.once import once
 
@@ -15,14 +15,19 @@ __all__ = ["create_key", "get_key", "list_keys", "revoke_key", "router"]
 router = APIRouter(prefix="/v1/keys", tags=["keys"])
 
 
-@router.post("", status_code=201)
+_LOCATION = {"Location": {"description": "The key.", "schema": {"type": "string"}}}
+
+
+@router.post("", status_code=201, responses={201: {"headers": _LOCATION}})
 def create_key(
-    here: Here, who: Who, request: KeyRequest, idempotency_key: IdempotencyKey = None
+    here: Here, who: Who, request: KeyRequest, response: Response, idempotency_key: IdempotencyKey = None
 ) -> NewKeyView:
     """Make a key. Its secret is in this answer only: nobody can show it again."""
     body = request.model_dump_json().encode()
     sent = ("keys", body)
-    return once(here, who, idempotency_key, sent, lambda: _create(here, request), NewKeyView, _without_secret)
+    made = once(here, who, idempotency_key, sent, lambda: _create(here, request), NewKeyView, _without_secret)
+    response.headers["Location"] = f"/v1/keys/{made.key.id}"
+    return made
 
 
 def _create(here: Context, request: KeyRequest) -> NewKeyView:
@@ -37,10 +42,10 @@ def _without_secret(made: NewKeyView) -> NewKeyView:
 
 
 @router.get("")
-def list_keys(here: Here, limit: Limit = 100, cursor: Cursor = None) -> KeyList:
+def list_keys(here: Here, next_page: NextPage, limit: Limit = 100, cursor: Cursor = None) -> KeyList:
     """Keys, newest first, those that are expired or revoked too."""
     page = here.store.keys.list(limit=limit, cursor=cursor)
-    return KeyList(items=[_view(key) for key in page.items], next_cursor=page.next_cursor)
+    return KeyList(items=[_view(key) for key in page.items], next_cursor=next_page(page.next_cursor))
 
 
 @router.get("/{key_id}")

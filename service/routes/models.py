@@ -13,6 +13,7 @@ from tunesmith.service.context import (
     IdempotencyKey,
     IfNoneMatch,
     Limit,
+    NextPage,
     Who,
     answer,
     etag_matches,
@@ -65,6 +66,7 @@ def _keep(here: Context, name: str, data: bytes) -> ModelView:
 @router.get("")
 def list_models(
     here: Here,
+    next_page: NextPage,
     name: Annotated[str | None, Query(max_length=100)] = None,
     limit: Limit = 100,
     cursor: Cursor = None,
@@ -72,7 +74,7 @@ def list_models(
     """Models, newest first."""
     page = here.store.models.list(name=name, limit=limit, cursor=cursor)
     items = [ModelView.model_validate(model) for model in page.items]
-    return ModelList(items=items, next_cursor=page.next_cursor)
+    return ModelList(items=items, next_cursor=next_page(page.next_cursor))
 
 
 @router.get("/{model_id}", response_model=ModelView, responses={304: _CURRENT})

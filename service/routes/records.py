@@ -6,7 +6,7 @@ from fastapi import APIRouter, Query, Response
 
 from tunesmith.db import NotFound, Order
 from tunesmith.records import Status
-from tunesmith.service.context import Cursor, Here, IfNoneMatch, Limit, answer
+from tunesmith.service.context import Cursor, Here, IfNoneMatch, Limit, NextPage, answer
 from tunesmith.service.schemas import (
     ExplanationView,
     RecordList,
@@ -43,6 +43,7 @@ Key = Annotated[str | None, Query(max_length=64)]
 @router.get("/records")
 def list_records(
     here: Here,
+    next_page: NextPage,
     workload: Key = None,
     target: Key = None,
     status: Annotated[Status | None, Query()] = None,
@@ -68,7 +69,7 @@ def list_records(
         cursor=cursor,
     )
     items = [RecordSummaryView.model_validate(item) for item in page.items]
-    return RecordList(items=items, next_cursor=page.next_cursor)
+    return RecordList(items=items, next_cursor=next_page(page.next_cursor))
 
 
 @router.get("/records/{record_id}", response_model=RecordView, responses=_TAGGED)
@@ -89,6 +90,7 @@ def explain_record(here: Here, record_id: str) -> ExplanationView:
 @router.get("/workloads")
 def list_workloads(
     here: Here,
+    next_page: NextPage,
     structure: Annotated[
         str | None, Query(max_length=64, description="Only this computation, whatever its shapes.")
     ] = None,
@@ -98,7 +100,7 @@ def list_workloads(
     """Workloads with their counts and best times, newest first."""
     page = here.store.workloads(structure=structure, limit=limit, cursor=cursor)
     items = [WorkloadSummaryView.model_validate(item) for item in page.items]
-    return WorkloadList(items=items, next_cursor=page.next_cursor)
+    return WorkloadList(items=items, next_cursor=next_page(page.next_cursor))
 
 
 @router.get("/workloads/{workload_hash}", response_model=WorkloadSummaryView, responses=_TAGGED)
@@ -109,10 +111,11 @@ def get_workload(here: Here, workload_hash: str, if_none_match: IfNoneMatch = No
 
 
 @router.get("/targets")
-def list_targets(here: Here, limit: Limit = 100, cursor: Cursor = None) -> TargetList:
+def list_targets(here: Here, next_page: NextPage, limit: Limit = 100, cursor: Cursor = None) -> TargetList:
     """Targets that were ever measured on, newest first."""
     page = here.store.target_page(limit=limit, cursor=cursor)
-    return TargetList(items=[target_view(target) for target in page.items], next_cursor=page.next_cursor)
+    items = [target_view(target) for target in page.items]
+    return TargetList(items=items, next_cursor=next_page(page.next_cursor))
 
 
 @router.get("/targets/{fingerprint}", response_model=TargetView, responses=_TAGGED)

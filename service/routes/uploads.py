@@ -12,7 +12,7 @@ from starlette.concurrency import run_in_threadpool
 
 from tunesmith.db import Store
 from tunesmith.ir import Program, TunesmithError
-from tunesmith.records import Measurement, Peaks, Protocol, Record, Target, Workload
+from tunesmith.records import Measurement, Protocol, Record, Target, Workload
 from tunesmith.service import quotas
 from tunesmith.service.context import Context, Here, IdempotencyKey, Who
 from tunesmith.service.forms import RecordUpload, UploadItem, UploadResult
@@ -68,6 +68,8 @@ async def upload_records(
 
 def _documents(body: bytes, lines: bool, most: int) -> list[Any]:
     documents: Any
+    if not body:
+        raise _invalid("a body is needed")
     try:
         if lines:
             documents = [json.loads(line) for line in body.splitlines() if line.strip()]
@@ -166,13 +168,12 @@ def _what(record: Record | None) -> tuple[str, str] | None:
 
 
 def _submission(sent: RecordUpload, who: str) -> Submission:
-    target = sent.target.model_dump()
     measured = sent.measurement.model_dump()
     measured["times_s"] = tuple(math.inf if t is None else t for t in measured["times_s"])
     return Submission(
         id=sent.id,
         program=sent.workload.program,
-        target=Target(**{**target, "peaks": Peaks(**target["peaks"])}),
+        target=sent.target.value(),
         schedule=sent.schedule,
         measurement=Measurement(**measured),
         protocol=Protocol(**sent.protocol.model_dump()),

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tunesmith.client import Client, connect
-    from tunesmith.frontend import ops
-    from tunesmith.ir import Program, ProgramError, TunesmithError, parse
+    from tunesmith.frontend.ops import ops
+    from tunesmith.ir import Program, ProgramError, parse
     from tunesmith.tuning import Estimate, Kernel, ManyResult, TuneResult, kernel, load
     from tunesmith.tuning.api import near, tune, tune_many
 
@@ -47,8 +47,15 @@ _HOMES = {
     "kernel": "tuning", "load": "tuning",
     "tune": "tuning.api",  # tuning.tune is the tuner itself, which takes its options and store ready-made
     "near": "tuning.api", "tune_many": "tuning.api",
-    "Program": "ir", "ProgramError": "ir", "TunesmithError": "ir", "parse": "ir", "ops": "frontend",
+    "Program": "ir", "ProgramError": "ir", "parse": "ir", "ops": "frontend",
 }  # fmt: skip
+
+
+class TunesmithError(Exception):
+    """A mistake that the user can mend; the message says what was wrong and what to do.
+
+    It stands here so that the client, which raises it too, need not load the language and NumPy.
+    """
 
 
 def __getattr__(name: str) -> Any:

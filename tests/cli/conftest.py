@@ -28,7 +28,8 @@ Run = Callable[..., Outcome]
 @pytest.fixture(autouse=True)
 def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No test touches the user's database, cache or model."""
-    monkeypatch.delenv("TUNESMITH_DB", raising=False)
+    for name in ("DB", "URL", "KEY"):
+        monkeypatch.delenv(f"TUNESMITH_{name}", raising=False)
     monkeypatch.delenv("TUNESMITH_MODEL", raising=False)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))

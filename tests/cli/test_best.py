@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from cli_samples import TARGET, fill, make_record, make_workload
 
-from tunesmith.cli.lookup import resolve
+from tunesmith.cli.sources import load_program
+from tunesmith.ir import workload_hash
 from tunesmith.records import Record, Status
 
 HASH = "0123456789abcdef"
@@ -39,7 +40,7 @@ def test_best_by_hash(run, known_target, filled: tuple[str, Record]) -> None:
 
 
 def test_best_by_program(run, known_target, program_file: Path, database: str) -> None:
-    workload = make_workload(hash=resolve(str(program_file), database).workload_hash)
+    workload = make_workload(hash=workload_hash(load_program(str(program_file))))
     record = make_record(workload=workload)
     fill(database, record)
     found = json.loads(run("best", str(program_file), "--db", database, "--json").out)
@@ -183,7 +184,7 @@ def test_apply_calls_a_program_as_its_source_does(
     run, known_target, artifacts, program_file: Path, database: str, tmp_path: Path
 ) -> None:
     """Whoever tuned the same computation first may have called it otherwise."""
-    workload = make_workload(hash=resolve(str(program_file), database).workload_hash, name="other")
+    workload = make_workload(hash=workload_hash(load_program(str(program_file))), name="other")
     fill(database, make_record(workload=workload))
     assert run("apply", str(program_file), "--db", database, "-o", str(tmp_path / "o")).code == 0
     assert {name for _, _, name in artifacts} == {"add"}

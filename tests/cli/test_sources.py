@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from cli_samples import ADD
 
-from tunesmith.cli.errors import LocatedError, UsageError
-from tunesmith.cli.sources import is_program, load_program, select
+from tunesmith.cli.errors import UsageError
+from tunesmith.cli.sources import LocatedError, is_program, load_program, select
 from tunesmith.ir.errors import LimitError, ProgramError
 
 TWO = "def one(a: f32[4]):\n    return relu(a)\n\ndef two(a: f32[4]):\n    return exp(a)\n"

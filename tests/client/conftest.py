@@ -41,6 +41,14 @@ class Server:
         self.process.wait()
 
 
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """One for tests that only ask."""
+    started = Server(tmp_path_factory.mktemp("server"), 0.0)
+    yield started
+    started.kill()
+
+
 @pytest.fixture
 def serve(tmp_path: Path) -> Iterator[Callable[..., Server]]:
     servers: list[Server] = []

@@ -1,13 +1,16 @@
 """What is wrong with the database, said so that a user can mend it."""
 
+import socket
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import db_samples as samples
 import pytest
 
-from tunesmith.db import DatabaseLocked, DatabaseUnavailable, default_url, open_store, quick_best
+from tunesmith.db import DatabaseLocked, DatabaseUnavailable, default_url, engine, open_store, quick_best
 from tunesmith.db.urls import with_password, without_password
 from tunesmith.ir.errors import TunesmithError
 
@@ -101,6 +104,31 @@ def test_postgresql_that_does_not_answer() -> None:
     with pytest.raises(DatabaseUnavailable, match=r"does not answer|pip install 'psycopg") as caught:
         open_store("postgresql://me:secret@127.0.0.1:1/tunesmith")
     assert "secret" not in str(caught.value)
+
+
+def test_postgresql_that_accepts_but_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("psycopg")
+    monkeypatch.setitem(engine.PATIENCE, "connect_timeout", "2")
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        url = f"postgresql://127.0.0.1:{mute.getsockname()[1]}/x"
+        with pytest.raises(DatabaseUnavailable, match="does not answer"):
+            open_store(url)
+
+
+def test_a_file_that_was_read_only(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Connections that were opened meanwhile would stay unable to write for as long as they live."""
+    open_store(path).close()
+    plain = engine.connect_sqlite
+    monkeypatch.setattr(engine, "connect_sqlite", partial(_for_reading, plain))
+    with open_store(path) as store:
+        with pytest.raises(DatabaseUnavailable, match="is not writable"):
+            store.add(samples.record())
+        monkeypatch.setattr(engine, "connect_sqlite", plain)
+        assert store.add(samples.record())
+
+
+def _for_reading(connect: Callable[..., Any], path: Path, **options: Any) -> Any:
+    return connect(path, **{**options, "read_only": True})
 
 
 def test_our_own_mistakes_are_not_dressed_up(path: Path) -> None:

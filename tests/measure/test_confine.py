@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -76,10 +77,27 @@ def _files() -> int:
 def _io_uring() -> int:
     import ctypes
 
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.syscall(425, 8, ctypes.create_string_buffer(512)) < 0:
-        raise OSError(ctypes.get_errno(), "io_uring")
+    return _system_call(425, 8, ctypes.create_string_buffer(512))
+
+
+def _system_call(*arguments: Any) -> int:
+    import ctypes
+
+    if ctypes.CDLL(None, use_errno=True).syscall(*arguments) < 0:
+        raise OSError(ctypes.get_errno(), f"system call {arguments[0]}")
     return 0
+
+
+def _threads() -> int:
+    def wait() -> None:
+        threading.Event().wait(5)
+
+    try:
+        for _ in range(20_000):
+            threading.Thread(target=wait, daemon=True).start()
+    except RuntimeError as refused:
+        raise OSError(str(refused)) from None
+    return threading.active_count()
 
 
 ATTEMPTS: dict[str, Callable[[], Any]] = {
@@ -88,6 +106,11 @@ ATTEMPTS: dict[str, Callable[[], Any]] = {
     "shell": lambda: os.posix_spawn("/bin/true", ["/bin/true"], {}),
     "network": _network,
     "pair": socket.socketpair,
+    "unix socket": lambda: socket.socket(socket.AF_UNIX),
+    "threads without end": _threads,
+    "another session": os.setsid,
+    "another group": lambda: os.setpgid(0, os.getppid()),
+    "user namespace": lambda: _system_call(272 if platform.machine() == "x86_64" else 97, 0x10000000),
     "io_uring": _io_uring,
     "big file": _big_file,
     "memory": _memory,
@@ -98,6 +121,7 @@ ATTEMPTS: dict[str, Callable[[], Any]] = {
     "unlink": lambda: os.unlink("/nowhere"),
     "unlimited": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 40, 1 << 40)),
     "core": lambda: resource.getrlimit(resource.RLIMIT_CORE),
+    "own session": lambda: (os.getsid(0), os.getpgid(0)) == (os.getpid(), os.getpid()),
 }
 
 
@@ -108,13 +132,17 @@ def pool() -> Iterator[BuildPool]:
 
 
 @linux
-@pytest.mark.parametrize("what", [name for name in ATTEMPTS if name != "core"])
+@pytest.mark.parametrize("what", [name for name in ATTEMPTS if name not in ("core", "own session")])
 def test_what_no_builder_needs_is_refused(pool: BuildPool, what: str) -> None:
     assert outcome(pool, what).startswith("RuntimeError: refused"), what
 
 
 def test_no_core_is_dumped(pool: BuildPool) -> None:
     assert outcome(pool, "core") == "RuntimeError: worked: (0, 0)"
+
+
+def test_workers_are_killed_with_all_they_start(pool: BuildPool) -> None:
+    assert outcome(pool, "own session") == "RuntimeError: worked: True"
 
 
 def outcome(pool: BuildPool, what: str) -> str:

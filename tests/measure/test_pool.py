@@ -101,9 +101,10 @@ def test_shared_cores_build_except_while_something_is_timed(brisk: Protocol, col
         assert len(pool.crews) == 2
         before = collect(pool, 7)
         time.sleep(1.6)
-        assert pool.poll() == [] and pool.pending <= 1, "at most the job that the stopped worker had"
+        late = pool.poll()
+        assert len(late) + pool.pending <= 1, "at most the job that the stopped worker had"
         pool.resume()
-        results = before + collect(pool, pool.pending)
+        results = before + late + collect(pool, pool.pending)
         assert [r.status.value for r in results] == ["ok"] * 8
     with BuildPool(1, brisk, shared=(0,), builder="stand_ins:build") as pool:
         pool.pause()

@@ -72,7 +72,7 @@ def test_unknown_paths_and_methods(service: Any) -> None:
     assert (missing.status_code, missing.json()["type"]) == (404, "urn:tunesmith:problem:not-found")
     wrong = service.http.delete("/v1/jobs")
     assert (wrong.status_code, wrong.json()["type"]) == (405, "urn:tunesmith:problem:method-not-allowed")
-    assert wrong.headers["allow"] == "GET, POST"
+    assert wrong.headers["allow"] == "GET, HEAD, POST"
     assert service.http.get("/v1/jobs/x:stop").status_code == 404
     assert service.http.delete("/v1/jobs/x:stop").headers["allow"] == "POST"
     assert service.http.get("/v1/jobs/").status_code == 404, "no other spelling is offered"

@@ -1,12 +1,15 @@
 """The service as people run it: a process of its own, asked over a socket, killed and started again."""
 
+import json
 import signal
 import socket
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from processes import server, until
 
@@ -106,3 +109,19 @@ def test_an_end_in_good_order_with_streams_requests_and_a_job(tmp_path: Path) ->
     with open_store(url) as store:
         left = store.jobs.get(job)
         assert (left.state, left.lease_owner) == ("queued", None)
+
+
+def test_standard_output_is_for_the_address_alone(tmp_path: Path) -> None:
+    """Whoever started the server reads one line of it; more of them would fill the pipe, and block."""
+    command = [sys.executable, "-m", "tunesmith.cli.main", "serve", "--port", "0", "--json"]
+    with subprocess.Popen([*command, "--db", str(tmp_path / "a.db")], stdout=-1, stderr=-3) as process:
+        try:
+            assert process.stdout
+            url = json.loads(process.stdout.readline())["url"]
+            with httpx.Client(base_url=url, timeout=10) as http:
+                assert all(http.get("/livez").status_code == 200 for _ in range(20))
+            process.terminate()
+            assert process.stdout.read() == b""
+            process.wait(20)
+        finally:
+            process.kill()

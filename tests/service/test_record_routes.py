@@ -9,7 +9,7 @@ import db_samples as samples
 import pytest
 
 from tunesmith.frontend import operator
-from tunesmith.records import Measurement, Status
+from tunesmith.records import Measurement, Status, Target
 from tunesmith.schedule import Schedule
 from tunesmith.tuning import explain_record, workload_of
 
@@ -138,6 +138,43 @@ def test_best(service: Any) -> None:
     assert view["time_s"] == 1e-3 and not view["raced"]
     assert view["gflops"] == pytest.approx(MATMUL.flops / 1e6, rel=1e-3)
     assert view["peak_fraction"] == pytest.approx(view["gflops"] / 150.0)
+
+
+def test_best_for_a_target_that_is_sent(service: Any) -> None:
+    """A machine that nothing was ever measured on gets the closest answer, and is told how close."""
+    here, there = (
+        samples.record(2e-3, workload=MATMUL),
+        samples.record(1e-3, workload=MATMUL, target=OTHER_CPU),
+    )
+    service.store.add_all([here, there])
+
+    def ask(target: Any, **more: Any) -> Any:
+        body = {"workload": MATMUL.hash, "target": target, **more}
+        return service.http.post("/v1/best", json=body)
+
+    def best(target: Target) -> tuple[str, str]:
+        view = ask(target.to_json()).json()
+        return view["record"]["id"], view["match"]
+
+    assert best(OTHER_CPU) == (there.id, "exact")
+    assert best(samples.target(model="Xeon 2")) == (here.id, "same_cpu")
+    assert best(samples.target(cpu="unheard-of")) == (there.id, "same_arch")
+    assert ask(samples.target(triple="riscv64-linux-gnu").to_json()).status_code == 404
+    served = service.http.get(f"/v1/targets/{OTHER_CPU.fingerprint}").json()
+    assert ask(served).json()["match"] == "exact", "what the API gives may be sent back as it is"
+    unknown = ask("0123456789abcdef")
+    assert unknown.status_code == 404 and "whole target" in unknown.json()["detail"]
+    document = samples.TARGET.to_json()
+    broken = ask({**document, "cores": 0}).json()
+    assert [e["name"] for e in broken["errors"]] == ["target.document.cores"]
+    peaks = {**document["peaks"], "f32_gflops": 1e30}
+    dream = {**document, "model": "Dream", "peaks": peaks}
+    assert ask(dream).json()["match"] == "same_cpu"
+    unbelievable = {"operator": "matmul(2,2,2)", "target": dream, "near": True}
+    refused = service.http.post("/v1/best", json=unbelievable)
+    assert refused.status_code == 422 and "no core" in refused.json()["detail"]
+    two = {"workload": "x", "operator": "matmul(2,2,2)"}
+    assert service.http.post("/v1/best", json=two).status_code == 422
 
 
 def test_no_best(service: Any) -> None:

@@ -9,6 +9,7 @@ import re
 import tracemalloc
 import zlib
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -157,7 +158,27 @@ def test_no_secret_in_the_log(start: Any, caplog: pytest.LogCaptureFixture) -> N
     assert secret[12:] not in caplog.text and made.json()["secret"][12:] not in caplog.text
 
 
+def test_what_is_said_of_security_is_tested_where_it_says() -> None:
+    root = Path(__file__).parents[2]
+    named = set(re.findall(r"`(?:tests/\w+/)?(test_\w+\.py)`", (root / "SECURITY.md").read_text()))
+    there = {path.name for path in root.glob("tests/*/test_*.py")}
+    assert len(named) > 10 and named <= there
+
+
 # -- other people's -----------------------------------------------------------------------------------------
+
+
+SHARED = {  # measurements and models are everybody's who may read, keys are of those who hand them out
+    "/v1/records", "/v1/workloads", "/v1/targets", "/v1/best", "/v1/models", "/v1/keys", "/livez", "/readyz",
+    "/metrics",
+}  # fmt: skip
+
+
+def test_what_belongs_to_somebody_is_known(closed: Any) -> None:
+    """A route that is neither below jobs, nor here, nor among the events below needs a decision."""
+    for _, path in routes(closed):
+        mine = path.startswith("/v1/jobs") or path == "/v1/events"
+        assert mine or any(path == shared or path.startswith(f"{shared}/") for shared in SHARED), path
 
 
 def test_other_peoples_jobs_do_not_exist(closed: Any) -> None:
@@ -165,19 +186,45 @@ def test_other_peoples_jobs_do_not_exist(closed: Any) -> None:
     admin = bearer(closed, Scope.ADMIN)
     body = {"operator": "matmul(64,64,64)", "trials": 8}
     job = closed.http.post("/v1/jobs", json=body, headers=mine).json()["id"]
+    answer = closed.http.get("/v1/jobs", headers=mine)
     tried = 0
     for method, path in routes(closed):
         if path.startswith("/v1/jobs/01890000"):
-            answer = closed.http.request(method, path.replace("01890000", job), headers=theirs)
-            assert problem(answer) == (404, "not-found"), (method, path)
+            for headers in (theirs, theirs | {"If-Match": '"v1"', "If-None-Match": "*"}):
+                there = closed.http.request(method, path.replace("01890000", job), headers=headers)
+                nowhere = closed.http.request(method, path, headers=headers)
+                assert problem(there) == problem(nowhere) == (404, "not-found"), (method, path)
+                assert there.json()["detail"] == nowhere.json()["detail"].replace("01890000", job)
             tried += 1
     assert tried >= 7
-    assert closed.http.get("/v1/jobs", headers=theirs).json()["items"] == []
+    for query in ({}, {"state": "queued"}, {"workload": answer.json()["items"][0]["workload"]}):
+        assert closed.http.get("/v1/jobs", headers=theirs, params=query).json()["items"] == []
     for headers in (mine, admin):
         assert closed.http.get(f"/v1/jobs/{job}", headers=headers).status_code == 200
         assert len(closed.http.get("/v1/jobs", headers=headers).json()["items"]) == 1
     state = closed.http.get(f"/v1/jobs/{job}", headers=mine).json()["state"]
     assert state == "queued", "the others changed nothing"
+
+
+def test_other_peoples_events_are_not_heard(closed: Any) -> None:
+    mine, theirs = bearer(closed, Scope.READ, Scope.SUBMIT), bearer(closed, Scope.READ, Scope.SUBMIT)
+    body = {"operator": "matmul(64,64,64)", "trials": 8}
+    made = [closed.http.post("/v1/jobs", json=body, headers=who).json()["id"] for who in (mine, theirs)]
+    owners = [key.id for key in closed.store.keys.list().items]  # newest first
+    heard = [{event.job_id for event in closed.store.events.after(0, owner=owner)} for owner in owners]
+    assert heard == [{made[1]}, {made[0]}]
+    assert closed.store.events.after(0, owner="nobody") == []
+
+
+def test_no_secret_in_errors_and_the_document(closed: Any) -> None:
+    admin = bearer(closed, Scope.ADMIN)
+    secret = admin["Authorization"].removeprefix("Bearer ")
+    for method, path in [*routes(closed), ("GET", "/openapi.json"), ("GET", f"/v1/jobs/{secret[:40]}")]:
+        if not path.endswith("events"):
+            answer = closed.http.request(method, path, headers=admin | JSON)
+            assert secret not in answer.text and secret not in str(answer.headers), path
+    refused = closed.http.get("/v1/jobs", headers={"Authorization": f"Bearer {secret}x"})
+    assert problem(refused) == (401, "unauthorized") and secret not in refused.text
 
 
 def test_keys_share_no_idempotency_keys(closed: Any) -> None:

@@ -170,7 +170,7 @@ def test_a_schedule_that_fails_here_is_recorded_and_the_next_tried(
     assert [r.measurement.status for r in history] == [Status.WRONG_ANSWER, Status.OK]
     crash = Measurement(Status.RUN_ERROR, error="x")
     monkeypatch.setattr("tunesmith.tuning.near._measured", lambda *_: crash)
-    with pytest.raises(tunesmith.TunesmithError, match="no schedule of the neighbours works here: x"):
+    with pytest.raises(tunesmith.TunesmithError, match="none of the suggested schedules works here: x"):
         confirm(WANTED, answer, store)
 
 
