@@ -2,7 +2,7 @@
 
 import datetime as dt
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -14,6 +14,8 @@ from tunesmith.db.jobs import Jobs
 from tunesmith.db.keys import Keys
 from tunesmith.db.lookup import Shared, find_best
 from tunesmith.db.nearby import find_neighbours
+from tunesmith.db.portable import Stored, Taken, add_stored, settle_races, stored_records
+from tunesmith.db.prune import Pruned, prune
 from tunesmith.db.requests import Requests
 from tunesmith.db.schema import ensure_schema
 from tunesmith.db.trained import TrainedModels
@@ -219,6 +221,33 @@ class Store:
     def known_records(self, ids: Collection[str]) -> dict[str, tuple[str, str]]:
         """Which of these (a batch: a few hundred) there are, each with its workload and schedule hash."""
         return self._database.read(lambda session: trials.known_records(session, ids))
+
+    def export(
+        self, *, workload: str | None = None, target: str | None = None, status: Status | None = None
+    ) -> Iterator[Stored]:
+        """All records with these properties as they are stored, by id, a few hundred at a time."""
+        return stored_records(self._database, workload=workload, target=target, status=status)
+
+    def take(self, batch: Sequence[Stored]) -> Taken:
+        """Adds records as another store exported them, in one transaction; those that are here stay as they
+        are. Races count after ``settle_races``."""
+        return add_stored(self._database, batch)
+
+    def settle_races(self, raced: Iterable[tuple[str, float]]) -> int:
+        """Makes races of exported records (id, seconds) count, where there is no later one here."""
+        return settle_races(self._database, raced)
+
+    def prune(
+        self,
+        older_than: dt.timedelta,
+        *,
+        failed_only: bool = False,
+        dry_run: bool = False,
+        on_batch: Callable[[Pruned], None] = lambda _: None,
+    ) -> Pruned:
+        """Forgets old records that nothing needs, events, requests and usage. Many short transactions."""
+        before = self._clock() - older_than
+        return prune(self._database, before, failed_only=failed_only, dry_run=dry_run, on_batch=on_batch)
 
     def _shared_rows(self, session: WriteSession, record: Record, fresh: _Rows) -> tuple[Workload, Target]:
         """The rows that ``record`` shares with others, as stored (the first ones stay)."""

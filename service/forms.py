@@ -16,6 +16,7 @@ __all__ = [
     "ModelList",
     "ModelView",
     "NewKeyView",
+    "PeaksUpload",
     "RecordUpload",
     "UploadItem",
     "UploadResult",
@@ -81,7 +82,7 @@ class _WorkloadUpload(BaseModel):
     program: dict[str, Any] = Field(description="From which everything else of the workload follows.")
 
 
-class _PeaksUpload(BaseModel):
+class PeaksUpload(BaseModel):
     f32_gflops: float = Field(gt=0, allow_inf_nan=False)
     f64_gflops: float = Field(gt=0, allow_inf_nan=False)
     l1_gbs: float = Field(gt=0, allow_inf_nan=False)
@@ -103,7 +104,7 @@ class _TargetUpload(BaseModel):
     line_bytes: int = Field(ge=0, le=4096)
     vector_bytes: int = Field(ge=4, le=256)
     vector_registers: int = Field(ge=0, le=1024)
-    peaks: _PeaksUpload
+    peaks: PeaksUpload
 
 
 class _MeasurementUpload(BaseModel):
