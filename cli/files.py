@@ -1,5 +1,6 @@
 """Files of lines, or standard streams; compressed or not. What is written appears whole or not at all."""
 
+import contextlib
 import gzip
 import json
 import os
@@ -10,8 +11,6 @@ from io import BufferedReader
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self, cast
-
-from tunesmith.cli.errors import CommandError
 
 __all__ = ["Output", "read_lines"]
 
@@ -33,8 +32,9 @@ class Output:
         return self
 
     def line(self, document: dict[str, Any]) -> None:
-        text = json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-        self._lines.write(text.encode("utf-8", "surrogatepass") + b"\n")
+        """In ASCII, so that no tool takes a character of a text for the end of a line."""
+        text = json.dumps(document, allow_nan=False, separators=(",", ":"))
+        self._lines.write(text.encode("ascii") + b"\n")
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -71,9 +71,9 @@ def read_lines(name: str) -> Iterator[bytes | None]:
             yield line.rstrip(b"\r\n")
 
 
-def _opened(name: str) -> IO[bytes]:
-    if name != "-" and Path(name).is_dir():
-        raise CommandError(f"{name} is a folder")
-    file = sys.stdin.buffer if name == "-" else open(name, "rb")  # noqa: SIM115
-    packed = cast(BufferedReader, file).peek(2)[:2] == _GZIP
-    return cast(IO[bytes], gzip.open(file)) if packed else file
+@contextlib.contextmanager
+def _opened(name: str) -> Iterator[IO[bytes]]:
+    with contextlib.ExitStack() as files:
+        file = sys.stdin.buffer if name == "-" else files.enter_context(open(name, "rb"))
+        packed = cast(BufferedReader, file).peek(2)[:2] == _GZIP
+        yield files.enter_context(cast(IO[bytes], gzip.open(file))) if packed else file

@@ -19,6 +19,7 @@ __all__ = ["Stored", "Taken", "add_stored", "settle_races", "stored_records"]
 
 _PAGE = 500
 _table = models.record
+_Rows = dict[tuple[str, str], tuple[Workload, Target]]
 _Kind = tuple[str, str, str]  # what races against each other: workload, target, state of the caches
 
 
@@ -87,12 +88,13 @@ def add_stored(database: Database, batch: Sequence[Stored]) -> Taken:
     def work(session: WriteSession) -> Taken:
         known = _known(session, [stored.record.id for stored in batch])
         new, repeated, other = 0, 0, set()
+        rows: _Rows = {}
         for stored in batch:
             record = stored.record
             if record.id not in known:
-                new += _add(session, stored)
-                known[record.id] = (record.workload.hash, record.target.fingerprint, record.schedule_hash)
-            elif known[record.id] == (record.workload.hash, record.target.fingerprint, record.schedule_hash):
+                new += _add(session, stored, rows)
+                known[record.id] = _what(record)
+            elif known[record.id] == _what(record):
                 repeated += 1
             else:
                 other.add(record.id)
@@ -107,18 +109,30 @@ def _known(session: ReadSession, ids: Sequence[str]) -> dict[str, tuple[str, str
     return {row["id"]: (row["workload_id"], row["target_id"], row["schedule_hash"]) for row in rows}
 
 
-def _add(session: WriteSession, stored: Stored) -> bool:
-    record, now = stored.record, utc_now()
-    add_workload(session, stored.workload or record.workload, now)
-    add_target(session, stored.target or record.target, now)
-    shared = Shared(session.fetch)
-    workload, target = shared.workload(record.workload.hash), shared.target(record.target.fingerprint)
-    assert workload is not None and target is not None
+def _what(record: Record) -> tuple[str, str, str]:
+    return record.workload.hash, record.target.fingerprint, record.schedule_hash
+
+
+def _add(session: WriteSession, stored: Stored, rows: _Rows) -> bool:
+    record = stored.record
+    workload, target = rows.get(_what(record)[:2]) or _shared(session, stored, rows)
     added = add_record(session, record, workload, target)
     if added and stored.race_s is not None:
         past = sa.update(_table).where(_table.c.id == record.id, _table.c.time_s.is_not(None))
         session.run(past.values(race_s=stored.race_s))
     return added
+
+
+def _shared(session: WriteSession, stored: Stored, rows: _Rows) -> tuple[Workload, Target]:
+    """The rows of workload and target as they are here, from now on also in ``rows``."""
+    record, now = stored.record, utc_now()
+    add_workload(session, stored.workload or record.workload, now)
+    add_target(session, stored.target or record.target, now)
+    shared, key = Shared(session.fetch), _what(record)[:2]
+    workload, target = shared.workload(key[0]), shared.target(key[1])
+    assert workload is not None and target is not None
+    rows[key] = workload, target
+    return rows[key]
 
 
 def settle_races(database: Database, raced: Iterable[tuple[str, float]]) -> int:
