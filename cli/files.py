@@ -76,4 +76,4 @@ def _opened(name: str) -> Iterator[IO[bytes]]:
     with contextlib.ExitStack() as files:
         file = sys.stdin.buffer if name == "-" else files.enter_context(open(name, "rb"))
         packed = cast(BufferedReader, file).peek(2)[:2] == _GZIP
-        yield files.enter_context(cast(IO[bytes], gzip.open(file))) if packed else file
+        yield files.enter_context(cast(IO[bytes], gzip.GzipFile(fileobj=file))) if packed else file
