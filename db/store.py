@@ -133,13 +133,17 @@ class Store:
             lambda session: find_best(session.fetch, workload_hash, target, within, cache)
         )
 
-    def neighbours(self, workload: Workload, target: Target, limit: int = 8) -> list[Neighbour]:
+    def neighbours(
+        self, workload: Workload, target: Target, limit: int = 8, *, observed: bool = False
+    ) -> list[Neighbour]:
         """The best of the same computation on other shapes, and on other targets of the architecture.
 
         Those of the same target come first, then the nearest. However many there are, a few hundred rows of
-        an index are read.
+        an index are read. With ``observed``, observations imported from other programs come last.
         """
-        return self._database.read(lambda session: find_neighbours(session.fetch, workload, target, limit))
+        return self._database.read(
+            lambda session: find_neighbours(session.fetch, workload, target, limit, observed)
+        )
 
     def get(self, record_id: str) -> Record:
         """By id or by its unique beginning. Raises ``NotFound``, ``Ambiguous``.

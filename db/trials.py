@@ -178,7 +178,7 @@ def _entrant(session: WriteSession, record_id: str, time_s: float) -> Row:
     if row is None:
         raise NotFound("record", record_id)
     if row["rank_s"] is None:
-        raise BadQuery(f"record {record_id} is a failure or an observation, which cannot race")
+        raise BadQuery(f"record {record_id} is of a failed trial or an observation: it cannot race")
     return row
 
 

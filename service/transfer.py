@@ -20,6 +20,8 @@ from tunesmith.records import Measurement, Peaks, Protocol, Record, Target, Work
 from tunesmith.schedule import IllegalStep, ScheduleError
 from tunesmith.service.forms import PeaksUpload, RecordUpload
 from tunesmith.service.views import record_view
+from tunesmith.tuning.observations import Unmapped, record_of
+from tunesmith.tuning.tvm_logs import format_of, observation
 from tunesmith.tuning.uploads import Implausible, Submission, accept, check_peaks, check_race, read_program
 
 __all__ = ["FORMAT", "VERSION", "Imported", "Importer", "check_header", "line_of", "reasons", "submission"]
@@ -86,12 +88,18 @@ def reasons(fault: ValidationError) -> Iterator[str]:
 
 @dataclass
 class Imported:
-    """``refused`` counts by reason; ``examples`` are lines (from 1) with their reasons, the first ones."""
+    """``refused``, and ``unmapped`` (lines of foreign logs that say nothing here), count by reason.
+
+    ``examples`` are lines (from 1) that were refused, the first ones; ``nearest`` observations without an
+    exact like."""
 
     new: int = 0
     known: int = 0
     races: int = 0
+    observations: int = 0
+    nearest: int = 0
     refused: Counter[str] = field(default_factory=Counter)
+    unmapped: Counter[str] = field(default_factory=Counter)
     examples: list[tuple[int, str]] = field(default_factory=list)
 
     def refuse(self, number: int, reason: str, detail: str = "") -> None:
@@ -106,8 +114,10 @@ class Importer:
     It may be stopped at any moment and run again: what is there stays as it is.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, source: str | None = None) -> None:
+        """``source``: tunesmith, ansor or metaschedule, if lines of other formats are to be refused."""
         self._store = store
+        self._source = source
         self._programs: dict[str, tuple[Workload, Program] | TunesmithError] = {}
         self._targets: dict[str, Target | None] = {}
         self._batch: list[tuple[int, Stored]] = []
@@ -122,7 +132,7 @@ class Importer:
         for number, line in enumerate(lines, 1):
             if line is None:
                 self.done.refuse(number, "the file is damaged here")
-            elif line.strip():
+            elif line.strip() and not line.startswith(b"#"):  # a comment, in Ansor's logs
                 self._line(number, line)
             if len(self._batch) >= _BATCH:
                 yield self._flush()
@@ -138,6 +148,25 @@ class Importer:
         if isinstance(document, dict) and "format" in document:
             check_header(document)
             return
+        found = format_of(document)
+        if self._source is not None and (found or "tunesmith") != self._source:
+            self.done.refuse(number, f"not of the format {self._source}")
+        elif found is not None:
+            self._observe(number, document)
+        else:
+            self._read(number, document)
+
+    def _observe(self, number: int, document: Any) -> None:
+        try:
+            record = record_of(observation(document))
+        except Unmapped as reason:
+            self.done.unmapped[str(reason)] += 1
+            return
+        self.done.observations += 1
+        self.done.nearest += record.versions["mapped"] == "nearest"
+        self._batch.append((number, Stored(record)))
+
+    def _read(self, number: int, document: Any) -> None:
         try:
             self._batch.append((number, self._stored(document)))
         except ValidationError as fault:

@@ -102,3 +102,15 @@ def test_nothing_is_left_of_a_failed_export(run: Any, tmp_path: Path, filled: st
     assert run("db", "import", str(tmp_path), "--db", filled).code == 1
     assert run("db", "import", str(tmp_path / "missing"), "--db", filled).code in (1, 3)
     assert not [name for name in os.listdir(tmp_path) if name.endswith(".part")]
+
+
+LOGS = Path(__file__).parents[1] / "tuning" / "logs"
+
+
+def test_logs_of_tvm(run: Any, database: str) -> None:
+    done = run("db", "import", str(LOGS / "metaschedule"), "--db", database, "--from", "metaschedule")
+    assert done.code == 0 and "3 observations (2 exact, 1 nearest)" in done.out
+    assert "× failed there" in done.out
+    told = json.loads(run("db", "import", str(LOGS / "ansor.json"), "--db", database, "--json").out)
+    assert (told["observations"], told["nearest"], told["new"]) == (5, 2, 5)
+    assert run("best", "matmul(256,256,256)", "--db", database).code == 3
