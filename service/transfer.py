@@ -17,7 +17,7 @@ from tunesmith.db import Store
 from tunesmith.db.portable import Stored
 from tunesmith.ir import Program, ProgramError, TunesmithError
 from tunesmith.records import Measurement, Peaks, Protocol, Record, Target, Workload
-from tunesmith.schedule import IllegalStep, ScheduleError
+from tunesmith.schedule import IllegalStep, Schedule, ScheduleError
 from tunesmith.service.forms import PeaksUpload, RecordUpload
 from tunesmith.service.views import record_view
 from tunesmith.tuning.observations import Unmapped, record_of
@@ -195,13 +195,21 @@ class Importer:
         if not sent.measurement.ok:
             sent = replace(sent, measurement=replace(sent.measurement, **odd))
         read = self._program(sent.program)
-        record = self._record(sent, read)
+        record = self._known(sent, read) or self._record(sent, read)
         if added.race_s is not None:
             check_race(added.race_s, record, read[1])
         return Stored(
             record, added.race_s, added.raced, self._shared_workload(added, record),
             self._shared_target(added, record),
         )  # fmt: skip
+
+    def _known(self, sent: Submission, read: tuple[Workload, Program]) -> Record | None:
+        """What is here under this id, unless it is of something else. It need not be checked again, which is
+        most of the work of an import that goes on."""
+        found = self._store.known_records([sent.id]).get(sent.id)
+        if found is None or found != (read[0].hash, Schedule.from_json(dict(sent.schedule)).hash):
+            return None
+        return self._store.get(sent.id)
 
     def _record(self, sent: Submission, read: tuple[Workload, Program]) -> Record:
         """Held against the peaks that are known of the target, and against its own, which it keeps."""
