@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from tunesmith.db import models, open_store
 from tunesmith.db.codec import record_row, target_row, workload_row
 from tunesmith.db.engine import Database
-from tunesmith.db.inspection import inspect
+from tunesmith.db.maintenance import condition
 from tunesmith.db.urls import normalize
 from tunesmith.frontend import operator
 from tunesmith.ir import canonical
@@ -91,7 +91,7 @@ def fill(url: str, size: int) -> int:
 
 def _is_there(url: str, size: int) -> bool:
     try:
-        return inspect(url).counts.get("record", 0) >= size
+        return condition(url).counts.get("record", 0) >= size
     except Exception:
         return False
 

@@ -37,7 +37,7 @@ COMMANDS = {
     "worker": "tune the jobs of a database without the HTTP service",
     "jobs": "list, watch, pause, resume, stop and cancel jobs of an HTTP service",
     "keys": "make, list and revoke keys of the HTTP service",
-    "db": "look after the database: schema, backups, pruning, export and import",
+    "db": "upgrade, back up, restore, prune, export and import the database",
     "collect": "measure many tasks for the cost model to learn from",
     "train": "train the cost model on a database, and evaluate it",
     "doctor": "check that this machine is fit for tuning",

@@ -1,233 +1,185 @@
-"""`tunesmith db`: the database itself, its schema, backups and what is in it."""
+"""`tunesmith db`: care of the tuning database, and records in and out of it."""
 
 import argparse
-import contextlib
-import gzip
-import json
-import re
-import sys
-from collections.abc import Iterator
 from dataclasses import asdict
-from datetime import timedelta
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import Any
 
 from tunesmith.cli.commands import add_common
 from tunesmith.cli.database import database_url, open_database
-from tunesmith.cli.errors import UsageError
-from tunesmith.cli.lookup import resolve
-from tunesmith.cli.output import emit_json, line, note
-from tunesmith.db import default_url
+from tunesmith.cli.output import emit_json, format_bytes, line, note, table
+from tunesmith.cli.spans import span
 from tunesmith.records import Status
-
-if TYPE_CHECKING:
-    from tunesmith.tuning.imports import ImportResult
 
 __all__ = ["EXAMPLES", "SUMMARY", "arguments", "run"]
 
 SUMMARY = """\
-Look after the tuning database: bring its schema up to date, back it up, restore it, take old records away,
-move records from one database to another."""
+Care of the tuning database. `backup` copies a SQLite file in use; PostgreSQL has pg_dump. `prune` forgets
+old trials that nothing needs. `export` and `import` carry records from any database to any other, as lines of
+JSON; `import` also reads logs of TVM's Ansor and MetaSchedule, as observations that searches start from and
+models learn from, and that are never served."""
 
 EXAMPLES = (
     "tunesmith db current --json",
-    "tunesmith db backup /backups/tunesmith.db",
-    "tunesmith db prune --older-than 180d --failed-only --dry-run",
-    "tunesmith db export records.jsonl.gz",
-    "tunesmith db import records.jsonl.gz --db postgresql://tuner@host/tunesmith",
+    "tunesmith db backup tunesmith-$(date +%F).db",
+    "tunesmith db restore tunesmith-2026-01-31.db --force",
+    "tunesmith db prune --older-than 90d --failed-only --dry-run",
+    "tunesmith db export records.jsonl.gz --status ok",
+    "tunesmith db export - | tunesmith db import - --db postgresql://user@host/name",
+    "tunesmith db import matmul.json --from ansor",
 )
 
-_DAYS = {"d": 1, "w": 7}
-_STATUSES = [status.value for status in Status]
+_ACTS_HELP = {
+    "upgrade": "bring the schema up to date; a SQLite file is copied before",
+    "current": "which schema the database has, its size and its counts",
+    "backup": "copy a SQLite database while it is in use",
+    "restore": "put a backup in the place of a SQLite database",
+    "prune": "forget old trials that nothing needs, and old events",
+    "import": "take over records from a file",
+    "export": "write records to a file, a line each",
+}
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    acts = parser.add_subparsers(
-        dest="act", required=True, metavar="current|upgrade|backup|restore|prune|export|import"
-    )
-    current = acts.add_parser("current", help="its schema, size and counts; changes nothing")
-    upgrade = acts.add_parser("upgrade", help="bring the schema up to date, after a backup")
-    backup = acts.add_parser("backup", help="copy a SQLite database while it is in use")
-    restore = acts.add_parser("restore", help="put a backup in its place")
-    prune = acts.add_parser("prune", help="remove old records that nobody is served")
-    export = acts.add_parser("export", help="write records as lines of JSON")
-    imports = acts.add_parser("import", help="take over records that were exported")
-    for act in (backup, restore):
-        act.add_argument("file", type=Path, metavar="FILE")
-        act.add_argument("--force", action="store_true", help="replace what is there")
-    prune.add_argument("--older-than", type=_age, required=True, metavar="TIME", help="such as 180d or 26w")
-    prune.add_argument("--failed-only", action="store_true", help="only trials that failed")
-    prune.add_argument("--dry-run", action="store_true", help="count, and remove nothing")
-    for act in (export, imports):
-        act.add_argument("file", metavar="FILE", help="compressed if it ends in .gz; - is the pipe")
-    export.add_argument("--workload", metavar="SOURCE|HASH", help="only of this program")
-    export.add_argument("--target", metavar="FINGERPRINT", help="only of this machine")
-    export.add_argument("--status", choices=_STATUSES, metavar="STATUS", help=", ".join(_STATUSES))
-    imports.add_argument(
-        "--trusted", action="store_true", help="your own: schedules and times are not checked"
-    )
-    for act in (current, upgrade, backup, restore, prune, export, imports):
+    acts = parser.add_subparsers(dest="act", required=True, metavar="|".join(_ACTS_HELP))
+    made = {name: acts.add_parser(name, help=text, description=text) for name, text in _ACTS_HELP.items()}
+    for name in ("backup", "restore"):
+        made[name].add_argument("file", type=Path, metavar="FILE")
+    made["backup"].add_argument("--force", action="store_true", help="replace a FILE that is there")
+    made["restore"].add_argument("--force", action="store_true", help="replace a database that holds data")
+    prune = made["prune"]
+    prune.add_argument("--older-than", type=span, required=True, metavar="TIME", help="such as 90d or 12h")
+    prune.add_argument("--failed-only", action="store_true", help="only failed trials")
+    prune.add_argument("--dry-run", action="store_true", help="only say what would go")
+    made["import"].add_argument("file", metavar="FILE|-", help="also compressed with gzip")
+    made["import"].add_argument(
+        "--from", dest="source", choices=("tunesmith", "ansor", "metaschedule"), metavar="FORMAT",
+        help="tunesmith, ansor or metaschedule (a folder, or its database_tuning_record.json); "
+        "default: what the file looks like",
+    )  # fmt: skip
+    export = made["export"]
+    export.add_argument("file", metavar="FILE|-", nargs="?", default="-", help="compressed if it ends in .gz")
+    export.add_argument("--workload", metavar="HASH", help="only its records")
+    export.add_argument("--target", metavar="FINGERPRINT", help="only those of this machine")
+    statuses = [status.value for status in Status]
+    export.add_argument("--status", choices=statuses, metavar="STATUS", help=", ".join(statuses))
+    for act in made.values():
         add_common(act)
 
 
 def run(args: argparse.Namespace) -> int:
-    return _ACTS[args.act](args)
-
-
-def _age(text: str) -> timedelta:
-    found = re.fullmatch(r"([0-9]{1,5})([dw])", text)
-    if not found:
-        raise argparse.ArgumentTypeError(f"{text!r} is no age; write 180d or 26w")
-    return timedelta(days=int(found[1]) * _DAYS[found[2]])
-
-
-def _url(args: argparse.Namespace) -> str:
-    return database_url(args.db) or default_url()
-
-
-def _current(args: argparse.Namespace) -> int:
-    from tunesmith.db.inspection import inspect
-    from tunesmith.db.revisions import HEAD
-
-    found = inspect(_url(args))
-    if args.json:
-        emit_json({**asdict(found), "state": found.state, "known": HEAD})
-        return 0
-    advice = {
-        "older": "; `tunesmith db upgrade` brings it up to date",
-        "newer": "; a newer Tunesmith is needed (pip install --upgrade tunesmith)",
-        "empty": "; `tunesmith db upgrade` sets it up",
-        "foreign": "; it belongs to another program",
-    }.get(found.state, "")
-    line(f"{found.where} ({found.kind}): schema {found.revision or 'none'}, {found.state}{advice}")
-    counts = ", ".join(f"{n:,} {name}{'s' if n != 1 else ''}" for name, n in found.counts.items() if n)
-    line(f"{found.size_bytes / 2**20:,.1f} MiB; {counts or 'nothing in it'}")
-    return 0
+    return int(_ACTS[args.act](args))
 
 
 def _upgrade(args: argparse.Namespace) -> int:
-    from tunesmith.db.backups import backup
-    from tunesmith.db.inspection import inspect
-    from tunesmith.db.urls import normalize, sqlite_path
+    from tunesmith.db.maintenance import upgrade_database
 
-    url = _url(args)
-    path = sqlite_path(normalize(url))
-    before, saved = None, None
-    if path is None or path.exists():
-        found = inspect(url)
-        before = found.revision
-        if path is not None and found.state == "older" and any(found.counts.values()):
-            saved = path.with_name(f"{path.name}.{found.revision}.backup")
-            backup(url, saved, force=True)
-    with open_database(args.db, create=True):
-        pass
-    after = inspect(url).revision
+    done = upgrade_database(database_url(args.db))
     if args.json:
-        emit_json({"from": before, "to": after, "backup": saved and str(saved)})
-    elif before == after:
-        line(f"schema {after}: up to date")
+        emit_json(asdict(done))
+        return 0
+    if done.backup:
+        line(f"a copy as it was: {done.backup}")
+    if done.before == done.after:
+        line(f"{done.where} has schema {done.after}, the newest")
     else:
-        line(f"schema {before or 'none'} → {after}" + (f"; the old database is in {saved}" if saved else ""))
+        line(f"{done.where}: schema {done.before or 'none'} → {done.after}")
+    return 0
+
+
+_ADVICE = {
+    "older": "older than this Tunesmith's; `tunesmith db upgrade` brings it up to date",
+    "newer": "newer than this Tunesmith's: pip install --upgrade tunesmith",
+    "empty": "`tunesmith db upgrade` sets it up",
+    "absent": "`tunesmith db upgrade` makes one",
+    "foreign": "another program's database",
+}
+
+
+def _current(args: argparse.Namespace) -> int:
+    from tunesmith.db.maintenance import condition
+
+    found = condition(database_url(args.db))
+    if args.json:
+        emit_json(asdict(found))
+        return 0
+    line(found.where)
+    advice = f" ({_ADVICE[found.state]})" if found.state in _ADVICE else ""
+    line(f"schema {found.found or 'none'}, newest known {found.head}{advice}")
+    if found.counts:
+        line(format_bytes(found.size_bytes))
+        line()
+        table(("table", "rows"), [(name, str(n)) for name, n in found.counts.items()], right=(1,))
     return 0
 
 
 def _backup(args: argparse.Namespace) -> int:
-    from tunesmith.db.backups import backup
+    from tunesmith.db.maintenance import backup
 
-    size = backup(_url(args), args.file, force=args.force)
+    size = backup(database_url(args.db), args.file, overwrite=args.force)
     if args.json:
-        emit_json({"file": str(args.file), "size_bytes": size})
+        emit_json({"file": args.file, "size_bytes": size})
     else:
-        line(f"{args.file}: {size / 2**20:,.1f} MiB, checked and on disk")
+        line(f"{args.file}: {format_bytes(size)}, checked")
     return 0
 
 
 def _restore(args: argparse.Namespace) -> int:
-    from tunesmith.db.backups import restore
-    from tunesmith.db.inspection import inspect
+    from tunesmith.db.maintenance import restore
 
-    restore(_url(args), args.file, force=args.force)
-    found = inspect(_url(args))
+    found = restore(database_url(args.db), args.file, overwrite=args.force)
     if args.json:
-        emit_json({"file": str(args.file), "counts": found.counts})
+        emit_json(asdict(found))
     else:
-        line(f"{found.where}: restored, with {found.counts.get('record', 0):,} records")
+        line(f"{found.where} is as in {args.file}: {found.counts['record']} records, schema {found.found}")
     return 0
 
 
 def _prune(args: argparse.Namespace) -> int:
     with open_database(args.db) as store:
-        gone = store.prune(args.older_than, failed_only=args.failed_only, dry_run=args.dry_run)
-        events = 0 if args.dry_run or args.failed_only else store.events.prune(args.older_than)
+        done = store.prune(args.older_than, failed_only=args.failed_only, dry_run=args.dry_run)
     if args.json:
-        emit_json({**asdict(gone), "events": events, "dry_run": args.dry_run})
-    else:
-        what = "would go" if args.dry_run else "removed"
-        line(f"{gone.records:,} records {what}, {gone.failed:,} of them failures; best and raced ones stay")
+        emit_json({**asdict(done), "dry_run": args.dry_run})
+        return 0
+    verb = "would go" if args.dry_run else "removed"
+    line(f"records {verb}: {done.records} ({done.failed} failed); as old, but needed: {done.kept}")
+    if not args.failed_only:
+        line(f"events: {done.events}, answered requests: {done.requests}, days of usage: {done.usage}")
     return 0
 
 
 def _export(args: argparse.Namespace) -> int:
-    if args.file == "-" and args.json:
-        raise UsageError("--json and an export to standard output would mix; name a file")
-    workload = resolve(args.workload, args.db).workload_hash if args.workload else None
+    from tunesmith.cli.files import Output
+    from tunesmith.service.transfer import FORMAT, VERSION, line_of
+
     status = Status(args.status) if args.status else None
-    n = 0
-    with open_database(args.db) as store, _writing(args.file) as out:
-        for entry in store.export(workload=workload, target=args.target, status=status):
-            out.write(json.dumps(entry, separators=(",", ":")).encode() + b"\n")
-            n += "record" in entry
-    if args.json:
-        emit_json({"file": args.file, "records": n})
+    count = 0
+    with open_database(args.db) as store, Output(args.file) as out:
+        out.line({"format": FORMAT, "version": VERSION})
+        for stored in store.export(workload=args.workload, target=args.target, status=status):
+            out.line(line_of(stored))
+            count += 1
+    told = {"records": count, "file": args.file}
+    if args.json and args.file != "-":
+        emit_json(told)
     else:
-        note(f"{n:,} records written")
+        note(f"{count} records")
     return 0
 
 
 def _import(args: argparse.Namespace) -> int:
-    from tunesmith.tuning.imports import import_lines
+    from tunesmith.cli.importing import run_import
 
-    with open_database(args.db, create=True) as store, _reading(args.file) as lines:
-        result = import_lines(store, lines, trusted=args.trusted)
-    if args.json:
-        emit_json({"new": result.new, "known": result.known, "refused": dict(result.refused)})
-    else:
-        _print_import(result)
-    return 0
+    with open_database(args.db, create=True) as store:
+        return run_import(store, args.file, args.source, as_json=args.json)
 
 
-def _print_import(result: "ImportResult") -> None:
-    line(f"{result.new:,} records are new, {result.known:,} were there already")
-    for reason, n in result.refused.most_common():
-        line(f"{n:,} lines refused: {reason}")
-
-
-@contextlib.contextmanager
-def _writing(name: str) -> Iterator[IO[bytes]]:
-    if name == "-":
-        yield sys.stdout.buffer
-        return
-    with open(name, "wb") as file:
-        if not name.endswith(".gz"):
-            yield file
-            return
-        with gzip.GzipFile(fileobj=file, mode="wb", filename="", mtime=0) as packed:
-            yield packed  # type: ignore[misc]
-
-
-@contextlib.contextmanager
-def _reading(name: str) -> Iterator[IO[bytes]]:
-    if name == "-":
-        yield sys.stdin.buffer
-    elif name.endswith(".gz"):
-        with gzip.open(name, "rb") as packed:
-            yield packed  # type: ignore[misc]
-    else:
-        with open(name, "rb") as file:
-            yield file
-
-
-_ACTS = {
-    "current": _current, "upgrade": _upgrade, "backup": _backup, "restore": _restore, "prune": _prune,
-    "export": _export, "import": _import,
-}  # fmt: skip
+_ACTS: dict[str, Any] = {
+    "upgrade": _upgrade,
+    "current": _current,
+    "backup": _backup,
+    "restore": _restore,
+    "prune": _prune,
+    "import": _import,
+    "export": _export,
+}

@@ -2,12 +2,12 @@
 
 import argparse
 import datetime as dt
-import re
 from typing import TYPE_CHECKING, Any
 
 from tunesmith.cli.commands import add_common, comma_list, positive_int
 from tunesmith.cli.database import open_database
 from tunesmith.cli.output import emit_json, line, note, table
+from tunesmith.cli.spans import span
 from tunesmith.db.access import ApiKey, Scope
 
 if TYPE_CHECKING:
@@ -25,8 +25,6 @@ EXAMPLES = (
     "tunesmith keys ls --json",
     "tunesmith keys revoke ci",
 )
-
-_UNITS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -62,12 +60,7 @@ def _scopes(text: str) -> tuple[Scope, ...]:
 
 
 def _life(text: str) -> dt.timedelta | None:
-    if text == "never":
-        return None
-    found = re.fullmatch(r"([0-9]{1,6})([mhdw])", text)
-    if not found or not int(found[1]):
-        raise argparse.ArgumentTypeError(f"{text!r} is no time; write 90d, 12h, 30m, 4w or never")
-    return dt.timedelta(seconds=int(found[1]) * _UNITS[found[2]])
+    return None if text == "never" else span(text)
 
 
 def _create(store: "Store", args: argparse.Namespace) -> None:

@@ -173,7 +173,8 @@ record = sa.Table(
     sa.Column("time_s", sa.Float(53)),
     sa.Column("race_s", sa.Float(53)),
     # What serving goes by: race_s for the entrants of the latest race, time_s for all others, NULL for
-    # failures. Times of different races do not compare, hence only the latest one counts.
+    # failures and for observations of other programs. Times of different races do not compare, hence only
+    # the latest one counts.
     sa.Column("rank_s", sa.Float(53)),
     sa.Column("unraced", sa.Boolean, nullable=False),
     # The protocol's cache mode: times with cold caches do not compare with times with warm ones.

@@ -6,9 +6,9 @@ each way. Two workloads are at least as far apart as their sizes are, so that wh
 
 from collections.abc import Iterator
 
-from tunesmith.db.codec import document, log_size
-from tunesmith.db.lookup import Fetch, find_best
-from tunesmith.db.values import Match, Neighbour
+from tunesmith.db.codec import RECORD_COLUMNS, document, log_size
+from tunesmith.db.lookup import Fetch, Shared, find_best
+from tunesmith.db.values import Best, Match, Neighbour
 from tunesmith.records import Target, Workload, log_distance
 
 __all__ = ["find_neighbours"]
@@ -21,9 +21,21 @@ _BELOW = f"{_COLUMNS} AND log_size < :size ORDER BY log_size DESC, id DESC LIMIT
 _ABOVE = f"{_COLUMNS} AND log_size >= :size ORDER BY log_size, id LIMIT {_WINDOW}"
 
 
-def find_neighbours(fetch: Fetch, workload: Workload, target: Target, limit: int) -> list[Neighbour]:
+_OBSERVED = (
+    f"SELECT {', '.join('r.' + name for name in RECORD_COLUMNS)} FROM target t JOIN record r"
+    " ON r.workload_id = :workload AND r.target_id = t.id AND r.status = 'ok'"
+    " WHERE t.arch = :arch AND r.rank_s IS NULL ORDER BY r.time_s, r.id LIMIT 1"
+)
+
+
+def find_neighbours(
+    fetch: Fetch, workload: Workload, target: Target, limit: int, observed: bool = False
+) -> list[Neighbour]:
     """Best records of workloads of the same structure, from targets of the same architecture: those of the
-    same target first, then by distance. What the target itself knows of the workload is not among them."""
+    same target first, then by distance. What the target itself knows of the workload is not among them.
+
+    With ``observed``, what other programs timed comes last: a place to begin, whose time says nothing here.
+    """
     nearest = sorted(_near(fetch, workload))[: _TRIED * limit]
     found: list[Neighbour] = []
     for distance, key in nearest:
@@ -32,7 +44,18 @@ def find_neighbours(fetch: Fetch, workload: Workload, target: Target, limit: int
             found.append(Neighbour(best, distance))
     order = list(Match)
     found.sort(key=lambda n: (order.index(n.best.match), n.distance, n.best.record.workload.hash))
+    if observed and len(found) < limit:
+        found += _observed(fetch, target, nearest)
     return found[:limit]
+
+
+def _observed(fetch: Fetch, target: Target, nearest: list[tuple[float, str]]) -> Iterator[Neighbour]:
+    """The fastest observation of each workload."""
+    shared = Shared(fetch)
+    for distance, key in nearest:
+        for row in fetch(_OBSERVED, {"workload": key, "arch": target.arch}):
+            best = Best(shared.record(row), Match.SAME_ARCH, time_s=row["time_s"], raced=False)
+            yield Neighbour(best, distance)
 
 
 def _near(fetch: Fetch, workload: Workload) -> Iterator[tuple[float, str]]:

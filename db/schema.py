@@ -4,9 +4,11 @@ An up-to-date database is recognised by one SELECT; Alembic is imported only whe
 """
 
 import contextlib
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TextIO
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
@@ -15,7 +17,7 @@ from tunesmith.db.engine import Database
 from tunesmith.db.errors import DatabaseUnavailable, SchemaTooNew
 from tunesmith.db.revisions import HEAD, REVISIONS
 
-__all__ = ["ensure_schema", "upgrade"]
+__all__ = ["ensure_schema", "one_at_a_time", "stored_revision", "upgrade"]
 
 _MIGRATIONS = Path(__file__).parent / "migrations"
 _LOCK_KEY = 0x74756E65736D  # PostgreSQL's advisory locks are numbers: "tunesm"
@@ -31,13 +33,14 @@ def ensure_schema(database: Database, *, create: bool) -> None:
         _create_file(database.path, create=create and not database.read_only)
     found = _revision(database)
     if found == HEAD:
+        _share(database)
         return
     if database.read_only or (found is None and not create):
         what = "is not a Tunesmith database yet" if found is None else f"has the older schema {found}"
         raise DatabaseUnavailable(
-            f"{database.where} {what}. Open it once for writing to bring it up to date."
+            f"{database.where} {what}. `tunesmith db upgrade` brings it up to date, where it can be written."
         )
-    with _one_at_a_time(database):
+    with one_at_a_time(database):
         if _revision(database) != HEAD:
             upgrade(database)
 
@@ -73,7 +76,7 @@ def _create_file(path: Path, *, create: bool) -> None:
 
 def _revision(database: Database) -> str | None:
     """The schema's revision; None for an empty database."""
-    found = database.read(lambda session: _stored_revision(session._connection))
+    found = database.read(lambda session: stored_revision(session._connection))
     if found is None or found in REVISIONS:
         return found
     if re.fullmatch(r"\d{4}", found):
@@ -81,11 +84,25 @@ def _revision(database: Database) -> str | None:
     raise DatabaseUnavailable(f"{database.where} belongs to another program. Choose another database.")
 
 
-def _stored_revision(connection: Connection) -> str | None:
+def stored_revision(connection: Connection) -> str | None:
+    """None for an empty database, "foreign" for one of another program."""
     tables = set(sa.inspect(connection).get_table_names())
     if "alembic_version" in tables:
         return connection.scalar(sa.text("SELECT version_num FROM alembic_version")) or None
     return "foreign" if tables and connection.dialect.name == "sqlite" else None
+
+
+def _share(database: Database) -> None:
+    """A backup that was copied into place is not in the mode that lets readers and a writer work at once."""
+    if database.path is None or database.read_only or not os.access(database.path, os.W_OK):
+        return
+    with database.engine.connect() as connection:
+        raw = connection.connection.cursor()
+        mode = raw.execute("PRAGMA journal_mode").fetchone()[0]
+        raw.close()
+        if mode == "delete" and os.access(database.path.parent, os.W_OK):
+            with one_at_a_time(database):
+                _use_wal(connection, database)
 
 
 def _use_wal(connection: Connection, database: Database) -> None:
@@ -102,12 +119,12 @@ def _use_wal(connection: Connection, database: Database) -> None:
 
 
 @contextlib.contextmanager
-def _one_at_a_time(database: Database) -> Iterator[None]:
+def one_at_a_time(database: Database) -> Iterator[None]:
     """Holds a file lock: switching a new file to WAL is not covered by SQLite's own waiting."""
     if database.path is None:
         yield
         return
-    with database.path.with_name(database.path.name + ".lock").open("a") as lock:
+    with _lock_file(database.path) as lock:
         try:
             import fcntl
         except ModuleNotFoundError:  # Windows; two first starts at once may then have to be repeated
@@ -115,3 +132,13 @@ def _one_at_a_time(database: Database) -> Iterator[None]:
             return
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
+
+
+def _lock_file(path: Path) -> TextIO:
+    try:
+        return path.with_name(path.name + ".lock").open("a")
+    except OSError as fault:
+        raise DatabaseUnavailable(
+            f"the folder of {path} is not writable ({fault.strerror}), and the schema is not the newest. "
+            "Run `tunesmith db upgrade` where it can be written."
+        ) from fault

@@ -4,7 +4,7 @@ import datetime as dt
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 import sqlalchemy as sa
 
@@ -18,8 +18,8 @@ from tunesmith.db.jobs import Jobs
 from tunesmith.db.keys import Keys
 from tunesmith.db.lookup import Shared, find_best
 from tunesmith.db.nearby import find_neighbours
-from tunesmith.db.portable import export_lines
-from tunesmith.db.pruning import Pruned, prune_records
+from tunesmith.db.portable import Stored, Taken, add_stored, settle_races, stored_records
+from tunesmith.db.prune import Pruned, prune
 from tunesmith.db.requests import Requests
 from tunesmith.db.schema import ensure_schema
 from tunesmith.db.together import Together
@@ -152,31 +152,17 @@ class Store:
             lambda session: find_best(session.fetch, workload_hash, target, within, cache)
         )
 
-    def neighbours(self, workload: Workload, target: Target, limit: int = 8) -> list[Neighbour]:
+    def neighbours(
+        self, workload: Workload, target: Target, limit: int = 8, *, observed: bool = False
+    ) -> list[Neighbour]:
         """The best of the same computation on other shapes, and on other targets of the architecture.
 
         Those of the same target come first, then the nearest. However many there are, a few hundred rows of
-        an index are read.
+        an index are read. With ``observed``, observations imported from other programs come last.
         """
-        return self._database.read(lambda session: find_neighbours(session.fetch, workload, target, limit))
-
-    def raced(self, workload_hash: str, fingerprint: str, cache: str = "warm") -> frozenset[str]:
-        """Ids of the entrants of the latest race."""
         return self._database.read(
-            lambda session: trials.raced_records(session, workload_hash, fingerprint, cache)
+            lambda session: find_neighbours(session.fetch, workload, target, limit, observed)
         )
-
-    def export(
-        self, *, workload: str | None = None, target: str | None = None, status: Status | None = None
-    ) -> Iterator[dict[str, Any]]:
-        """Lines of JSON from which another database can take these records over."""
-        given = {"workload_id": workload, "target_id": target, "status": status and status.value}
-        return export_lines(self._database, {k: v for k, v in given.items() if v is not None})
-
-    def prune(self, older_than: dt.timedelta, *, failed_only: bool = False, dry_run: bool = False) -> Pruned:
-        """Removes old records that nobody is served, and not those of unfinished jobs."""
-        before = self._clock() - older_than
-        return prune_records(self._database, before, failed_only=failed_only, dry_run=dry_run)
 
     def get(self, record_id: str) -> Record:
         """By id or by its unique beginning. Raises ``NotFound``, ``Ambiguous``.
@@ -258,6 +244,33 @@ class Store:
     def known_records(self, ids: Collection[str]) -> dict[str, tuple[str, str]]:
         """Which of these (a batch: a few hundred) there are, each with its workload and schedule hash."""
         return self._database.read(lambda session: trials.known_records(session, ids))
+
+    def export(
+        self, *, workload: str | None = None, target: str | None = None, status: Status | None = None
+    ) -> Iterator[Stored]:
+        """All records with these properties as they are stored, by id, a few hundred at a time."""
+        return stored_records(self._database, workload=workload, target=target, status=status)
+
+    def take(self, batch: Sequence[Stored]) -> Taken:
+        """Adds records as another store exported them, in one transaction; those that are here stay as they
+        are. Races count after ``settle_races``."""
+        return add_stored(self._database, batch)
+
+    def settle_races(self, raced: Iterable[tuple[str, float]]) -> int:
+        """Makes races of exported records (id, seconds) count, where there is no later one here."""
+        return settle_races(self._database, raced)
+
+    def prune(
+        self,
+        older_than: dt.timedelta,
+        *,
+        failed_only: bool = False,
+        dry_run: bool = False,
+        on_batch: Callable[[Pruned], None] = lambda _: None,
+    ) -> Pruned:
+        """Forgets old records that nothing needs, events, requests and usage. Many short transactions."""
+        before = self._clock() - older_than
+        return prune(self._database, before, failed_only=failed_only, dry_run=dry_run, on_batch=on_batch)
 
     def _shared_rows(self, session: WriteSession, record: Record, fresh: _Rows) -> tuple[Workload, Target]:
         """The rows that ``record`` shares with others, as stored (the first ones stay)."""

@@ -24,7 +24,6 @@ __all__ = [
     "known_records",
     "list_records",
     "list_summaries",
-    "raced_records",
     "set_race",
 ]
 
@@ -85,7 +84,7 @@ def _entrant(session: WriteSession, record_id: str, time_s: float) -> Row:
     if row is None:
         raise NotFound("record", record_id)
     if row["rank_s"] is None:
-        raise BadQuery(f"record {record_id} is of a failed trial and cannot race")
+        raise BadQuery(f"record {record_id} is of a failed trial or an observation: it cannot race")
     return row
 
 
@@ -104,18 +103,6 @@ def _flops(session: ReadSession, workload_id: str) -> int:
     row = session.first(sa.select(models.workload.c.flops).where(models.workload.c.id == workload_id))
     assert row is not None, "foreign keys hold"
     return int(row["flops"])
-
-
-def raced_records(session: ReadSession, workload_hash: str, fingerprint: str, cache: str) -> frozenset[str]:
-    """Ids of the entrants of the latest race of a workload on a target."""
-    query = sa.select(_table.c.id).where(
-        _table.c.workload_id == workload_hash,
-        _table.c.target_id == fingerprint,
-        _table.c.cache == cache,
-        _table.c.unraced == sa.false(),
-        _table.c.rank_s.is_not(None),
-    )
-    return frozenset(row["id"] for row in session.rows(query))
 
 
 def find_record(session: ReadSession, key: str) -> Record:

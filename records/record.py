@@ -55,7 +55,8 @@ class Workload:
 class Record:
     """``schedule`` is the JSON form of the schedule, ``schedule_hash`` identifies it within a workload.
 
-    ``trial`` counts from 0 within a run; ``versions`` names Tunesmith, LLVM and the schedule schema.
+    ``trial`` counts from 0 within a run; ``versions`` names Tunesmith, LLVM and the schedule schema; of an
+    observation, the program that made it in ``imported_from``.
     """
 
     id: str
@@ -78,3 +79,9 @@ class Record:
     @property
     def gflops(self) -> float:
         return self.workload.flops / self.time_s / 1e9 if self.measurement.ok else 0.0
+
+    @property
+    def is_observation(self) -> bool:
+        """Whether another program timed its own code for something like this schedule. Searches start from
+        it and models learn from it; it is never served, since nobody has verified or timed this kernel."""
+        return "imported_from" in self.versions

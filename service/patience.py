@@ -73,8 +73,12 @@ class JobStore:
     def history(self, workload_hash: str, fingerprint: str) -> list[Record]:
         return patiently(lambda: self._store.history(workload_hash, fingerprint), self._over)
 
-    def neighbours(self, workload: Workload, target: Target, limit: int = 8) -> list[Neighbour]:
-        return patiently(lambda: self._store.neighbours(workload, target, limit), self._over)
+    def neighbours(
+        self, workload: Workload, target: Target, limit: int = 8, *, observed: bool = False
+    ) -> list[Neighbour]:
+        return patiently(
+            lambda: self._store.neighbours(workload, target, limit, observed=observed), self._over
+        )
 
     def best(self, workload_hash: str, target: Target, *, cache: str) -> Best | None:
         return patiently(lambda: self._store.best(workload_hash, target, cache=cache), self._over)

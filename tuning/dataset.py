@@ -57,7 +57,7 @@ def load_dataset(
         workload = store.workload(summary.hash)
         for target in targets:
             records = comparable(store.history(summary.hash, target.fingerprint), protocol or Protocol())
-            records = [r for r in records if r.measurement.ok]
+            records = [r for r in records if r.measurement.ok and r.versions.get("mapped") != "nearest"]
             if workload is None or len(records) < _LEAST:
                 small += bool(records)
                 continue

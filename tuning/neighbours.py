@@ -21,7 +21,9 @@ _MOST = 8  # neighbours that are looked at
 class NeighbourStore(Interface):
     """What this needs of a database."""
 
-    def neighbours(self, workload: Workload, target: Target, limit: int = ...) -> list[Neighbour]: ...
+    def neighbours(
+        self, workload: Workload, target: Target, limit: int = ..., *, observed: bool = ...
+    ) -> list[Neighbour]: ...
 
 
 @dataclass(frozen=True)
@@ -54,9 +56,12 @@ class Translation:
         return (*used, *self.skipped)
 
 
-def seeds(store: NeighbourStore, workload: Workload, space: Space, target: Target, seed: int) -> Translation:
-    """The neighbours' best schedules as candidates, those to be tried first in front."""
-    return translated(store.neighbours(workload, target, _MOST), space, seed)
+def seeds(
+    store: NeighbourStore, workload: Workload, space: Space, target: Target, seed: int, observed: bool = False
+) -> Translation:
+    """The neighbours' best schedules as candidates, those to be tried first in front; with ``observed`` also
+    what other programs found."""
+    return translated(store.neighbours(workload, target, _MOST, observed=observed), space, seed)
 
 
 def translated(neighbours: Sequence[Neighbour], space: Space, seed: int = 0) -> Translation:

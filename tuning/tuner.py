@@ -280,7 +280,7 @@ class Session:
         default = default_schedule(self.program, self.target)
         known = [(schedule_of(r), r) for r in history]
         if not self.options.fresh:
-            warm = seeds(self.store, self.workload, space, self.target, self.options.seed)
+            warm = seeds(self.store, self.workload, space, self.target, self.options.seed, observed=True)
             search.seed(warm.candidates)
             for note in warm.notes:
                 self._emit("search", message=note)

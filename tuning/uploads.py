@@ -18,7 +18,7 @@ from tunesmith.records import Measurement, Protocol, Record, Target, Workload, u
 from tunesmith.schedule import Schedule, lower
 from tunesmith.tuning.workload import workload_of
 
-__all__ = ["Implausible", "Submission", "accept", "check_peaks", "read_program"]
+__all__ = ["Implausible", "Submission", "accept", "check_peaks", "check_race", "read_program"]
 
 _CLOCK_GHZ = 8.0  # faster than any core; bounds the peaks that a new target may claim
 _FMAS = 4  # vector instructions a cycle, of two operations each
@@ -54,20 +54,32 @@ def read_program(document: Mapping[str, Any]) -> tuple[Workload, Program]:
 
 
 def accept(sent: Submission, known_target: Target | None, read: tuple[Workload, Program]) -> Record:
-    """The record, with ``read`` the program of it. Raises ``TunesmithError``: implausible or illegal."""
+    """The record, with ``read`` the program of it. Raises ``TunesmithError``: implausible or illegal.
+
+    The schedule of a failure may be one that no code could be made for; it only has to be one.
+    """
     workload, form = read
     if known_target is None:
         check_peaks(sent.target)
     target = replace(sent.target, peaks=known_target.peaks) if known_target else sent.target
     schedule = Schedule.from_json(dict(sent.schedule))
-    lower(form, schedule)
     _check_measurement(sent.measurement)
-    if sent.measurement.ok:
-        _check_times(sent.measurement, form, target, sent.protocol)
-    return Record(
+    record = Record(
         sent.id, workload, target, schedule.to_json(), schedule.hash, sent.measurement, sent.protocol,
         sent.trial, sent.seed, _instant(sent.created_at), sent.versions,
     )  # fmt: skip
+    if record.measurement.ok:
+        lower(form, schedule)
+        if not record.is_observation:
+            _check_time(min(record.measurement.times_s), record, form)
+    return record
+
+
+def check_race(race_s: float, record: Record, form: Program) -> None:
+    """Raises ``Implausible`` for a time that a race of such a record cannot have had."""
+    if not record.measurement.ok or record.is_observation:
+        raise Implausible("only kernels that work here can have raced")
+    _check_time(race_s, record, form)
 
 
 def check_peaks(target: Target) -> None:
@@ -95,15 +107,14 @@ def _check_measurement(measurement: Measurement) -> None:
         raise Implausible("the error is above the tolerance, so the answer was wrong")
 
 
-def _check_times(measurement: Measurement, form: Program, target: Target, protocol: Protocol) -> None:
-    dtype = dominant_dtype(form)
-    arithmetic = fastest_possible_s(needed_flops(form), dtype, target.peaks, target.threads)
-    roofline = bound(form, target, warm=protocol.cache == "warm").time_s / _TRANSFER_SLACK
+def _check_time(time_s: float, record: Record, form: Program) -> None:
+    target, warm = record.target, record.protocol.cache == "warm"
+    arithmetic = fastest_possible_s(needed_flops(form), dominant_dtype(form), target.peaks, target.threads)
+    roofline = bound(form, target, warm=warm).time_s / _TRANSFER_SLACK
     least = max(arithmetic, roofline)
-    if min(measurement.times_s) < least:
+    if time_s < least:
         raise Implausible(
-            f"{min(measurement.times_s):.3g} s a call is faster than the roofline of the target allows"
-            f" ({least:.3g} s)"
+            f"{time_s:.3g} s a call is faster than the roofline of the target allows ({least:.3g} s)"
         )
 
 

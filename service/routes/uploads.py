@@ -1,8 +1,6 @@
 """Measurements made elsewhere."""
 
 import json
-import math
-from collections.abc import Iterator
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -12,13 +10,14 @@ from starlette.concurrency import run_in_threadpool
 
 from tunesmith.db import Store
 from tunesmith.ir import Program, TunesmithError
-from tunesmith.records import Measurement, Protocol, Record, Target, Workload
+from tunesmith.records import Record, Target, Workload
 from tunesmith.service import quotas
 from tunesmith.service.context import Context, Here, IdempotencyKey, Who
 from tunesmith.service.forms import RecordUpload, UploadItem, UploadResult
 from tunesmith.service.once import once
 from tunesmith.service.programs import check_size
-from tunesmith.tuning.uploads import Submission, accept, read_program
+from tunesmith.service.transfer import reasons, submission
+from tunesmith.tuning.uploads import Implausible, Submission, accept, read_program
 
 __all__ = ["router", "upload_records"]
 
@@ -112,7 +111,7 @@ class _Batch:
         try:
             self._accepted[index] = self._record(RecordUpload.model_validate(document))
         except ValidationError as fault:
-            return UploadItem(index=index, id=key, status="refused", detail="; ".join(_reasons(fault)))
+            return UploadItem(index=index, id=key, status="refused", detail="; ".join(reasons(fault)))
         except (TunesmithError, RecursionError, OverflowError) as fault:
             return UploadItem(index=index, id=key, status="refused", detail=str(fault)[:1000])
         return UploadItem(index=index, id=key, status="new", detail=None)
@@ -139,8 +138,10 @@ class _Batch:
         )
 
     def _record(self, sent: RecordUpload) -> Record:
-        submission = _submission(sent, self._who)
-        return accept(submission, self._known(self._here.store, submission.target), self._program(submission))
+        if "imported_from" in sent.versions:
+            raise Implausible("what another program timed is no upload; `tunesmith db import` takes it")
+        made = submission(sent, self._who)
+        return accept(made, self._known(self._here.store, made.target), self._program(made))
 
     def _known(self, store: Store, target: Target) -> Target | None:
         fingerprint = target.fingerprint
@@ -165,25 +166,3 @@ class _Batch:
 
 def _what(record: Record | None) -> tuple[str, str] | None:
     return None if record is None else (record.workload.hash, record.schedule_hash)
-
-
-def _submission(sent: RecordUpload, who: str) -> Submission:
-    measured = sent.measurement.model_dump()
-    measured["times_s"] = tuple(math.inf if t is None else t for t in measured["times_s"])
-    return Submission(
-        id=sent.id,
-        program=sent.workload.program,
-        target=sent.target.value(),
-        schedule=sent.schedule,
-        measurement=Measurement(**measured),
-        protocol=Protocol(**sent.protocol.model_dump()),
-        trial=sent.trial,
-        seed=sent.seed,
-        created_at=sent.created_at,
-        versions={**sent.versions, "uploaded_by": who},
-    )
-
-
-def _reasons(fault: ValidationError) -> Iterator[str]:
-    for error in fault.errors(include_url=False, include_input=False)[:5]:
-        yield f"{'.'.join(str(part) for part in error['loc'])}: {error['msg']}"

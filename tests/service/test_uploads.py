@@ -222,3 +222,11 @@ def test_files_that_are_no_model(service: Any, what: str) -> None:
 
 def test_a_file_larger_than_any_model(service: Any) -> None:
     assert send(service, bytes((1 << 20) + 1)).status_code == 413
+
+
+def test_an_upload_cannot_call_itself_an_observation(service: Any) -> None:
+    """Times of observations are held against nothing, since they are never served; models learn from them."""
+    lie = document(record(1e-12, versions={"tunesmith": "0", "imported_from": "tvm"}))
+    answer = upload(service, lie)
+    assert (answer["new"], answer["refused"]) == (0, 1)
+    assert service.store.summaries().items == ()
