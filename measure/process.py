@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tunesmith.measure.environment import worker_environment
 from tunesmith.measure.hardware import on_cpus
 from tunesmith.measure.messages import Decoder, Message, encode
 
@@ -85,7 +86,7 @@ class WorkerProcess:
                 stderr=subprocess.PIPE,
                 bufsize=0,
                 start_new_session=True,
-                env={**os.environ, "OPENBLAS_NUM_THREADS": "1", **(spec.environment or {})},
+                env=worker_environment(**{"OPENBLAS_NUM_THREADS": "1", **(spec.environment or {})}),
                 pass_fds=(spec.store,) if spec.store >= 0 else (),
             )
         assert self._process.stdin and self._process.stdout and self._process.stderr

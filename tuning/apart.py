@@ -16,6 +16,7 @@ from typing import Any
 
 from tunesmith.ir import TunesmithError
 from tunesmith.measure.confine import confine, die_with_parent, limit
+from tunesmith.measure.environment import worker_environment
 from tunesmith.records import Measurement, Protocol, Record, Target, Workload
 
 __all__ = ["artifact_apart"]
@@ -31,8 +32,9 @@ def artifact_apart(record: Record, kind: str) -> bytes:
     command = [sys.executable, "-P", "-m", "tunesmith.tuning.apart", str(os.getpid()), kind]
     sent = json.dumps(_to_json(record)).encode()
     with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
-    ) as child:
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        start_new_session=True, env=worker_environment(),
+    ) as child:  # fmt: skip
         try:
             data, words = child.communicate(sent, _PATIENCE_S)
         except subprocess.TimeoutExpired:

@@ -16,6 +16,7 @@ from typing import Any
 
 from tunesmith.costmodel.model import MAX_BYTES, ModelError
 from tunesmith.measure.confine import confine, die_with_parent, limit
+from tunesmith.measure.environment import worker_environment
 
 __all__ = ["ModelFacts", "check_model"]
 
@@ -51,8 +52,9 @@ def _asked(path: Path) -> str:
     command = [sys.executable, "-P", "-m", "tunesmith.tuning.model_check", str(os.getpid()), str(path)]
     try:
         done = subprocess.run(
-            command, capture_output=True, timeout=_PATIENCE_S, check=False, start_new_session=True
-        )
+            command, capture_output=True, timeout=_PATIENCE_S, check=False, start_new_session=True,
+            env=worker_environment(),
+        )  # fmt: skip
     except subprocess.TimeoutExpired:
         raise ModelError("the file takes too long to read as a model") from None
     if done.returncode != 0:
