@@ -2,7 +2,9 @@
 
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,8 +32,11 @@ def environment_of(pid: int) -> bytes:
 
 @linux
 @pytest.mark.usefixtures("planted")
-def test_build_workers_have_no_secrets(brisk: Protocol) -> None:
+def test_build_workers_have_no_secrets(brisk: Protocol, collect: Callable[..., list[Any]]) -> None:
     with BuildPool(1, brisk, builder="stand_ins:build") as pool:
+        pool.submit(0, {"n": 100}, {}, {})
+        collect(pool, 1)
+        assert pool.crew.pids
         for pid in pool.crew.pids:
             assert b"planted" not in environment_of(pid)
             assert b"PATH=" in environment_of(pid)
