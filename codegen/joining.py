@@ -9,15 +9,14 @@ from collections.abc import Sequence
 
 from tunesmith.codegen.context import Context, Lane
 from tunesmith.codegen.memory import Memory
-from tunesmith.codegen.text import Value, vector_type
+from tunesmith.codegen.text import Value
+from tunesmith.codegen.transpose import SEGMENT_BYTES
 from tunesmith.codegen.values import Values
 from tunesmith.ir.dtypes import DType
 from tunesmith.ir.expr import Const, Reducer
 from tunesmith.ir.loopnest import For, LoopKind, Store, Update
 
 __all__ = ["is_joining", "join_rows"]
-
-_SEGMENT_BYTES = 16
 
 
 def is_joining(s: For, context: Context, memory: Memory) -> bool:
@@ -73,7 +72,7 @@ def _beside(
 
     The halves are of segments of a register as long as these hold a group of each, where shuffles are cheap.
     """
-    unit = _SEGMENT_BYTES // dtype.size_bytes
+    unit = SEGMENT_BYTES // dtype.size_bytes
     unit = unit if 2 * period <= unit <= a.lanes else a.lanes
     halves: tuple[list[int], list[int]] = [], []
     for start in range(0, a.lanes, unit):
@@ -86,7 +85,4 @@ def _beside(
 
 
 def _shuffled(context: Context, dtype: DType, a: Value, b: Value, lanes: Sequence[int]) -> Value:
-    kind = vector_type(dtype, a.lanes)
-    chosen = ", ".join(f"i32 {i}" for i in lanes)
-    text = f"shufflevector {kind} {a.name}, {kind} {b.name}, <{len(lanes)} x i32> <{chosen}>"
-    return Value(context.f.emit(text), len(lanes))
+    return Value(context.f.shuffle(a.name, b.name, dtype, a.lanes, lanes), len(lanes))

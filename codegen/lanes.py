@@ -1,7 +1,7 @@
 """Instructions on vectors of one element type and width: what elementary functions are written with."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from tunesmith.codegen.text import Function, vector_type
 from tunesmith.ir.dtypes import DType
@@ -108,29 +108,24 @@ class Lanes:
     def scaled_any(self, x: str, n: str) -> str:
         """x * 2**n, rounded once, for any whole n, given as a float."""
         size = self.dtype.size_bytes
-        part = replace(self, lanes=min(self.lanes, 64 // size))
-        kind, bits = "ps" if size == 4 else "pd", 8 * size * part.lanes
-        mask, rounding = f"i{max(8, part.lanes)} -1", ", i32 4" if bits == 512 else ""
-        parts = []
-        for start in range(0, self.lanes, part.lanes):
-            args = ", ".join(f"{part.type} {self._part(value, start, part)}" for value in (x, n))
-            name = f"@llvm.x86.avx512.mask.scalef.{kind}.{bits}"
-            call = f"call {part.type} {name}({args}, {part.type} zeroinitializer, {mask}{rounding})"
-            parts.append(self.f.emit(call))
+        width = min(self.lanes, 64 // size)
+        parts = [self._scaled_part(x, n, range(i, i + width)) for i in range(0, self.lanes, width)]
         while len(parts) > 1:
-            part, joined = replace(part, lanes=2 * part.lanes), []
-            for a, b in zip(parts[::2], parts[1::2], strict=True):
-                joined.append(replace(part, lanes=part.lanes // 2)._chosen(a, b, range(part.lanes)))
-            parts = joined
+            pairs = zip(parts[::2], parts[1::2], strict=True)
+            parts = [self.f.shuffle(a, b, self.dtype, width, range(2 * width)) for a, b in pairs]
+            width *= 2
         return parts[0]
 
-    def _part(self, x: str, start: int, part: "Lanes") -> str:
-        return x if part.lanes == self.lanes else self._chosen(x, "poison", range(start, start + part.lanes))
-
-    def _chosen(self, a: str, b: str, lanes: range) -> str:
-        """Some lanes of two vectors beside each other."""
-        chosen = ", ".join(f"i32 {i}" for i in lanes)
-        return self.f.emit(f"shufflevector {self.type} {a}, {self.type} {b}, <{len(lanes)} x i32> <{chosen}>")
+    def _scaled_part(self, x: str, n: str, lanes: range) -> str:
+        """Of so many lanes as a register holds."""
+        width, size = len(lanes), self.dtype.size_bytes
+        if width < self.lanes:
+            x, n = (self.f.shuffle(value, "poison", self.dtype, self.lanes, lanes) for value in (x, n))
+        kind, bits = vector_type(self.dtype, width), 8 * size * width
+        name = f"@llvm.x86.avx512.mask.scalef.{'ps' if size == 4 else 'pd'}.{bits}"
+        mask, rounding = f"i{max(8, width)} -1", ", i32 4" if bits == 512 else ""
+        args = f"{kind} {x}, {kind} {n}, {kind} zeroinitializer, {mask}{rounding}"
+        return self.f.emit(f"call {kind} {name}({args})")
 
     def half(self, x: str) -> str:
         """x without the lower half of its significant bits."""

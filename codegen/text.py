@@ -2,7 +2,7 @@
 
 import math
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -58,7 +58,6 @@ class Function:
     """
 
     features: frozenset[str] = frozenset()
-
     out: Text = field(default_factory=list)
     label: str = "entry"
     memo: list[dict[object, Value]] = field(default_factory=lambda: [{}])
@@ -105,6 +104,11 @@ class Function:
         if lanes:
             text = f"splat ({scalar_type(dtype)} {text})"
         return Value(text, lanes, exact)
+
+    def shuffle(self, a: str, b: str, dtype: DType, width: int, lanes: Sequence[int]) -> str:
+        """Some lanes of two vectors side by side; the second's are counted on from the first's."""
+        kind, chosen = vector_type(dtype, width), ", ".join(f"i32 {i}" for i in lanes)
+        return self.emit(f"shufflevector {kind} {a}, {kind} {b}, <{len(lanes)} x i32> <{chosen}>")
 
     def splat(self, value: Value, lanes: int, dtype: DType) -> Value:
         """A scalar in every lane; vectors stay as they are."""

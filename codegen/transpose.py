@@ -3,14 +3,15 @@ are written: whole vectors are loaded, transposed in registers and stored."""
 
 from tunesmith.codegen.context import Context, Lane
 from tunesmith.codegen.memory import Memory
-from tunesmith.codegen.text import Value, vector_type
+from tunesmith.codegen.text import Value
 from tunesmith.ir.dtypes import DType
 from tunesmith.ir.expr import Load
 from tunesmith.ir.loopnest import For, LoopKind, Store
 
-__all__ = ["copy_transposed", "is_transposing"]
+__all__ = ["SEGMENT_BYTES", "copy_transposed", "is_transposing"]
 
-_SEGMENT_BYTES = 16  # shuffles within such parts of a register are cheap
+SEGMENT_BYTES = 16
+"""Shuffles within such parts of a register are cheap."""
 
 
 def is_transposing(s: For, context: Context, memory: Memory) -> bool:
@@ -55,16 +56,12 @@ def _transpose(rows: list[Value], context: Context, dtype: DType) -> list[Value]
     """Transpose a square of vectors: within segments first, then by swapping ever larger blocks
     (J. O. Eklundh, IEEE Trans. Computers C-21, 1972)."""
     size = len(rows)
-    kind = vector_type(dtype, size)
 
     def shuffle(a: Value, b: Value, lanes: list[int]) -> Value:
-        text = ", ".join(f"i32 {i}" for i in lanes)
-        return Value(
-            context.f.emit(f"shufflevector {kind} {a.name}, {kind} {b.name}, <{size} x i32> <{text}>"), size
-        )
+        return Value(context.f.shuffle(a.name, b.name, dtype, size, lanes), size)
 
     block = 1
-    if _SEGMENT_BYTES // dtype.size_bytes == 4:
+    if SEGMENT_BYTES // dtype.size_bytes == 4:
         rows, block = _interleave_quarters(rows, shuffle), 4
     while block < size:
         swapped = list(rows)

@@ -159,9 +159,7 @@ class Values:
 
     def _lanes_from(self, name: str, lanes: int, dtype: DType, start: int, count: int) -> str:
         """So many lanes of a vector from one on, going round."""
-        kind = vector_type(dtype, lanes)
-        chosen = ", ".join(f"i32 {(start + i) % lanes}" for i in range(count))
-        return self.f.emit(f"shufflevector {kind} {name}, {kind} poison, <{count} x i32> <{chosen}>")
+        return self.f.shuffle(name, "poison", dtype, lanes, [(start + i) % lanes for i in range(count)])
 
     def _select(self, op: CompareOp, x: Value, y: Value, a: Value, b: Value, *, dtype: DType) -> Value:
         lanes, names = self._even(dtype, x, y, a, b)
