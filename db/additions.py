@@ -19,7 +19,7 @@ from tunesmith.db.errors import LeaseLost, NotFound
 from tunesmith.db.events import tell
 from tunesmith.db.states import JobState
 from tunesmith.db.values import Fence
-from tunesmith.records import Record, Target, Workload
+from tunesmith.records import Record, Status, Target, Workload
 
 __all__ = ["Addition", "add_records", "check_fence", "locked_jobs"]
 
@@ -138,31 +138,26 @@ def _known_ids(session: ReadSession, ids: Sequence[str]) -> set[str]:
 
 def _count(session: WriteSession, rows: Sequence[Mapping[str, Any]]) -> None:
     """In the order of the keys, so that transactions never wait for each other in a circle."""
-    ok = {True: 0, False: 1}
-    totals: Counter[tuple[str, str | None]] = Counter()
-    failures: Counter[tuple[str, str | None]] = Counter()
+    of_jobs = [row for row in rows if row["job_id"] is not None]
+    latest = {row["job_id"]: row["created_at"] for row in of_jobs}
+    jobs = _tallies(of_jobs, "job_id")
+    session.run_all(_count_job, [{"key": job, "now": latest[job], **tally} for (job,), tally in jobs])
+    tasks = _tallies(of_jobs, "workload_id", "job_id")
+    session.run_all(_count_task, [{"key": key, "job": job, **tally} for (key, job), tally in tasks])
+    workloads = _tallies(rows, "workload_id")
+    session.run_all(_count_workload, [{"key": key, **tally} for (key,), tally in workloads])
+
+
+def _tallies(
+    rows: Sequence[Mapping[str, Any]], *columns: str
+) -> list[tuple[tuple[str, ...], dict[str, int]]]:
+    """How many rows, and failures among them, have each of the values of these columns; sorted."""
+    found: dict[tuple[str, ...], dict[str, int]] = {}
     for row in rows:
-        key = row["workload_id"], row["job_id"]
-        totals[key] += 1
-        failures[key] += ok[row["status"] == "ok"]
-    by_workload, by_job = Counter[str](), Counter[str]()
-    failed_workload, failed_job = Counter[str](), Counter[str]()
-    for (workload, job), n in totals.items():
-        by_workload[workload] += n
-        failed_workload[workload] += failures[workload, job]
-        if job is not None:
-            by_job[job] += n
-            failed_job[job] += failures[workload, job]
-    latest = {row["job_id"]: row["created_at"] for row in rows}
-    tasks = [
-        {"job": job, "key": workload, "n": n, "failed": failures[workload, job]}
-        for (workload, job), n in sorted((k, n) for k, n in totals.items() if k[1] is not None)
-    ]
-    counted = [{"key": k, "n": by_job[k], "failed": failed_job[k], "now": latest[k]} for k in sorted(by_job)]
-    session.run_all(_count_job, counted)
-    session.run_all(_count_task, tasks)
-    shared = [{"key": k, "n": by_workload[k], "failed": failed_workload[k]} for k in sorted(by_workload)]
-    session.run_all(_count_workload, shared)
+        tally = found.setdefault(tuple(row[name] for name in columns), {"n": 0, "failed": 0})
+        tally["n"] += 1
+        tally["failed"] += row["status"] != Status.OK.value
+    return sorted(found.items())
 
 
 def _tell_bests(

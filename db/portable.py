@@ -13,7 +13,7 @@ from tunesmith.db.codec import RECORD_COLUMNS, document, parse_time, plain_text
 from tunesmith.db.engine import Database, ReadSession, WriteSession
 from tunesmith.db.lookup import Shared
 from tunesmith.db.trials import set_race
-from tunesmith.db.workloads import add_target, add_workload
+from tunesmith.db.workloads import shared_rows
 from tunesmith.records import Record, Target, Workload, utc_now
 
 __all__ = ["Stored", "Taken", "add_stored", "settle_races", "stored_records"]
@@ -128,13 +128,9 @@ def _add(session: WriteSession, fresh: Sequence[Stored]) -> None:
 
 def _shared(session: WriteSession, stored: Stored, rows: _Rows) -> tuple[Workload, Target]:
     """The rows of workload and target as they are here, from now on also in ``rows``."""
-    record, now = stored.record, utc_now()
-    add_workload(session, stored.workload or record.workload, now)
-    add_target(session, stored.target or record.target, now)
-    shared, key = Shared(session.fetch), _what(record)[:2]
-    workload, target = shared.workload(key[0]), shared.target(key[1])
-    assert workload is not None and target is not None
-    rows[key] = workload, target
+    record, key = stored.record, _what(stored.record)[:2]
+    workload, target = stored.workload or record.workload, stored.target or record.target
+    rows[key] = shared_rows(session, workload, target, utc_now())
     return rows[key]
 
 

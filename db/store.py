@@ -278,12 +278,7 @@ class Store:
         known = self._stored.get(key) or fresh.get(key)
         if known is not None:
             return known
-        workloads.add_workload(session, record.workload, self._clock())
-        workloads.add_target(session, record.target, self._clock())
-        shared = Shared(session.fetch)
-        workload, target = shared.workload(key[0]), shared.target(key[1])
-        assert workload is not None and target is not None
-        fresh[key] = workload, target
+        fresh[key] = workloads.shared_rows(session, record.workload, record.target, self._clock())
         return fresh[key]
 
     def _remember(self, fresh: _Rows) -> None:

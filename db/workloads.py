@@ -9,6 +9,7 @@ from tunesmith.db import models
 from tunesmith.db.codec import parse_time, plain_text, target_from_row, target_row, workload_row
 from tunesmith.db.engine import ReadSession, Row, WriteSession
 from tunesmith.db.errors import NotFound
+from tunesmith.db.lookup import Shared
 from tunesmith.db.pages import Keyset
 from tunesmith.db.values import Page, WorkloadSummary
 from tunesmith.records import Target, Workload
@@ -19,6 +20,7 @@ __all__ = [
     "list_targets",
     "list_workloads",
     "page_of_targets",
+    "shared_rows",
     "workload_summary",
 ]
 
@@ -31,6 +33,18 @@ def add_workload(session: WriteSession, workload: Workload, now: dt.datetime) ->
 
 def add_target(session: WriteSession, target: Target, now: dt.datetime) -> None:
     session.insert_new(models.target, {**target_row(target), "created_at": now})
+
+
+def shared_rows(
+    session: WriteSession, workload: Workload, target: Target, now: dt.datetime
+) -> tuple[Workload, Target]:
+    """The rows that records of this workload and target share, as stored: the first ones stay."""
+    add_workload(session, workload, now)
+    add_target(session, target, now)
+    shared = Shared(session.fetch)
+    rows = shared.workload(workload.hash), shared.target(target.fingerprint)
+    assert rows[0] is not None and rows[1] is not None
+    return rows[0], rows[1]
 
 
 def list_targets(session: ReadSession) -> list[Target]:
