@@ -22,14 +22,13 @@ from tunesmith.service.forms import PeaksDocument, RecordUpload
 from tunesmith.service.views import record_view
 from tunesmith.tuning.observations import Unmapped, record_of
 from tunesmith.tuning.tvm_logs import format_of, observation
-from tunesmith.tuning.uploads import Implausible, Submission, accept, check_peaks, check_race, read_program
+from tunesmith.tuning.uploads import Implausible, Programs, Submission, accept, check_peaks, check_race
 
 __all__ = ["FORMAT", "VERSION", "Imported", "Importer", "check_header", "line_of", "reasons", "submission"]
 
 FORMAT = "tunesmith-records"
 VERSION = 1
 _BATCH = 200
-_CACHED = 256
 _EXAMPLES = 10
 _UNWRITABLE = ("max_error", "tolerance")  # may be infinite, or no number, which JSON has no word for
 
@@ -114,7 +113,7 @@ class Importer:
         """``source``: tunesmith, ansor or metaschedule, if lines of other formats are to be refused."""
         self._store = store
         self._source = source
-        self._programs: dict[str, tuple[Workload, Program] | TunesmithError] = {}
+        self._program = Programs()
         self._targets: dict[str, Target | None] = {}
         self._batch: list[tuple[int, Stored]] = []
         self._raced: dict[str, float] = {}
@@ -216,20 +215,6 @@ class Importer:
         if known is not None and known.peaks != sent.target.peaks:
             accept(sent, known, read)
         return accept(sent, None, read)
-
-    def _program(self, document: Mapping[str, Any]) -> tuple[Workload, Program]:
-        text = json.dumps(document, sort_keys=True)
-        if text not in self._programs:
-            if len(self._programs) >= _CACHED:
-                self._programs.clear()
-            try:
-                self._programs[text] = read_program(document)
-            except TunesmithError as fault:
-                self._programs[text] = fault
-        found = self._programs[text]
-        if isinstance(found, TunesmithError):
-            raise found
-        return found
 
     def _shared_workload(self, added: _StoreLine, record: Record) -> Workload | None:
         if added.program is None:

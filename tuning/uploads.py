@@ -6,8 +6,9 @@ is known keeps the peaks that it has.
 """
 
 import datetime as dt
+import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,8 +19,9 @@ from tunesmith.records import Measurement, Protocol, Record, Target, Workload, u
 from tunesmith.schedule import Schedule, lower
 from tunesmith.tuning.workload import workload_of
 
-__all__ = ["Implausible", "Submission", "accept", "check_peaks", "check_race", "read_program"]
+__all__ = ["Implausible", "Programs", "Submission", "accept", "check_peaks", "check_race", "read_program"]
 
+_CACHED = 256
 _CLOCK_GHZ = 8.0  # faster than any core; bounds the peaks that a new target may claim
 _FMAS = 4  # vector instructions a cycle, of two operations each
 _LOADS = 4  # vectors a cycle
@@ -51,6 +53,34 @@ class Submission:
 def read_program(document: Mapping[str, Any]) -> tuple[Workload, Program]:
     """The workload and its canonical form. Raises ``ProgramError``."""
     return workload_of(program_from_json(dict(document)))
+
+
+class Programs:
+    """Programs that several records share: each is read once, and refused for the same reason again.
+
+    ``check`` raises ``TunesmithError`` for one that is not wanted.
+    """
+
+    def __init__(self, check: Callable[[Program], object] = lambda _: None) -> None:
+        self._check = check
+        self._read: dict[str, tuple[Workload, Program] | TunesmithError] = {}
+
+    def __call__(self, document: Mapping[str, Any]) -> tuple[Workload, Program]:
+        """As ``read_program``."""
+        text = json.dumps(document, sort_keys=True)
+        if text not in self._read:
+            if len(self._read) >= _CACHED:
+                self._read.clear()
+            try:
+                workload, form = read_program(document)
+                self._check(form)
+                self._read[text] = workload, form
+            except TunesmithError as fault:
+                self._read[text] = fault
+        found = self._read[text]
+        if isinstance(found, TunesmithError):
+            raise found
+        return found
 
 
 def accept(sent: Submission, known_target: Target | None, read: tuple[Workload, Program]) -> Record:

@@ -1,6 +1,7 @@
 """Measurements made elsewhere."""
 
 import json
+from functools import partial
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -9,15 +10,15 @@ from pydantic import ValidationError
 from starlette.concurrency import run_in_threadpool
 
 from tunesmith.db import Store
-from tunesmith.ir import Program, TunesmithError
-from tunesmith.records import Record, Target, Workload
+from tunesmith.ir import TunesmithError
+from tunesmith.records import Record, Target
 from tunesmith.service import quotas
 from tunesmith.service.context import Context, Here, IdempotencyKey, Who
 from tunesmith.service.forms import RecordUpload, UploadItem, UploadResult
 from tunesmith.service.once import once
 from tunesmith.service.programs import check_size
 from tunesmith.service.transfer import reasons, submission
-from tunesmith.tuning.uploads import Implausible, Submission, accept, read_program
+from tunesmith.tuning.uploads import Implausible, Programs, accept
 
 __all__ = ["router", "upload_records"]
 
@@ -101,7 +102,7 @@ class _Batch:
     def __init__(self, here: Context, who: str) -> None:
         self._here = here
         self._who = who
-        self._programs: dict[str, tuple[Workload, Program] | TunesmithError] = {}
+        self._program = Programs(partial(check_size, limits=here.settings.limits))
         self._targets: dict[str, Target | None] = {}
         self._accepted: dict[int, Record] = {}
 
@@ -141,27 +142,13 @@ class _Batch:
         if "imported_from" in sent.versions:
             raise Implausible("what another program timed is no upload; `tunesmith db import` takes it")
         made = submission(sent, self._who)
-        return accept(made, self._known(self._here.store, made.target), self._program(made))
+        return accept(made, self._known(self._here.store, made.target), self._program(made.program))
 
     def _known(self, store: Store, target: Target) -> Target | None:
         fingerprint = target.fingerprint
         if fingerprint not in self._targets:
             self._targets[fingerprint] = store.target(fingerprint)
         return self._targets[fingerprint]
-
-    def _program(self, sent: Submission) -> tuple[Workload, Program]:
-        text = json.dumps(sent.program, sort_keys=True)
-        if text not in self._programs:
-            try:
-                workload, form = read_program(sent.program)
-                check_size(form, self._here.settings.limits)
-                self._programs[text] = workload, form
-            except TunesmithError as fault:
-                self._programs[text] = fault
-        found = self._programs[text]
-        if isinstance(found, TunesmithError):
-            raise found
-        return found
 
 
 def _what(record: Record | None) -> tuple[str, str] | None:
