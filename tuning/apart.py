@@ -8,20 +8,17 @@ builds.
 import dataclasses
 import datetime as dt
 import json
-import os
-import resource
 import subprocess
 import sys
 from typing import Any
 
 from tunesmith.ir import TunesmithError
-from tunesmith.measure.confine import confine, die_with_parent, limit
-from tunesmith.measure.environment import worker_environment
+from tunesmith.measure.confine import confine, die_with_parent
 from tunesmith.records import Measurement, Protocol, Record, Target, Workload
+from tunesmith.tuning.child import ask_child, limit_child
 
 __all__ = ["artifact_apart"]
 
-_MEMORY_BYTES = 8 << 30  # of address space: libraries and thread stacks reserve most of it
 _CPU_S = 60
 _PATIENCE_S = 90.0
 _REFUSED = 3
@@ -29,23 +26,16 @@ _REFUSED = 3
 
 def artifact_apart(record: Record, kind: str) -> bytes:
     """As ``artifact``, whatever the compiler dies of. Raises ``TunesmithError``."""
-    command = [sys.executable, "-P", "-m", "tunesmith.tuning.apart", str(os.getpid()), kind]
     sent = json.dumps(_to_json(record)).encode()
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        start_new_session=True, env=worker_environment(),
-    ) as child:  # fmt: skip
-        try:
-            data, words = child.communicate(sent, _PATIENCE_S)
-        except subprocess.TimeoutExpired:
-            raise TunesmithError(f"record {record.id} takes too long to compile") from None
-        finally:
-            child.kill()
-    if child.returncode == _REFUSED:
-        raise TunesmithError(words.decode(errors="replace")[:1000])
-    if child.returncode != 0:
+    try:
+        done = ask_child("tunesmith.tuning.apart", kind, patience_s=_PATIENCE_S, sent=sent)
+    except subprocess.TimeoutExpired:
+        raise TunesmithError(f"record {record.id} takes too long to compile") from None
+    if done.returncode == _REFUSED:
+        raise TunesmithError(done.stderr.decode(errors="replace")[:1000])
+    if done.returncode != 0:
         raise TunesmithError(f"record {record.id} cannot be compiled for its target: the compiler died of it")
-    return data
+    return done.stdout
 
 
 def _to_json(record: Record) -> dict[str, Any]:
@@ -76,8 +66,7 @@ def _main() -> None:
     record = _from_json(json.load(sys.stdin))
     from tunesmith.tuning.artifacts import artifact
 
-    limit(resource.RLIMIT_AS, _MEMORY_BYTES)
-    limit(resource.RLIMIT_CPU, _CPU_S)
+    limit_child(_CPU_S)
     if kind != "library":  # which the host's C compiler links
         confine()
     try:

@@ -5,8 +5,6 @@ The child is this module: ``python -m tunesmith.tuning.model_check PARENT FILE``
 
 import json
 import math
-import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -15,12 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from tunesmith.costmodel.model import MAX_BYTES, ModelError
-from tunesmith.measure.confine import confine, die_with_parent, limit
-from tunesmith.measure.environment import worker_environment
+from tunesmith.measure.confine import confine, die_with_parent
+from tunesmith.tuning.child import ask_child, limit_child
 
 __all__ = ["ModelFacts", "check_model"]
 
-_MEMORY_BYTES = 8 << 30  # of address space: libraries and thread stacks reserve most of it
 _CPU_S = 20
 _PATIENCE_S = 60.0
 _ZIP = b"PK\x03\x04"
@@ -49,12 +46,8 @@ def check_model(data: bytes) -> ModelFacts:
 
 
 def _asked(path: Path) -> str:
-    command = [sys.executable, "-P", "-m", "tunesmith.tuning.model_check", str(os.getpid()), str(path)]
     try:
-        done = subprocess.run(
-            command, capture_output=True, timeout=_PATIENCE_S, check=False, start_new_session=True,
-            env=worker_environment(),
-        )  # fmt: skip
+        done = ask_child("tunesmith.tuning.model_check", str(path), patience_s=_PATIENCE_S)
     except subprocess.TimeoutExpired:
         raise ModelError("the file takes too long to read as a model") from None
     if done.returncode != 0:
@@ -81,8 +74,7 @@ def _look_at(parent: int, path: Path) -> dict[str, Any]:
     from tunesmith.costmodel.model import find_model, load_model
 
     find_model()  # one that can be trusted, so that the library is loaded before anything is forbidden
-    limit(resource.RLIMIT_AS, _MEMORY_BYTES)
-    limit(resource.RLIMIT_CPU, _CPU_S)
+    limit_child(_CPU_S)
     confine()
     try:
         model = load_model(path)
