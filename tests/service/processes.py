@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,16 +22,24 @@ URL = re.compile(r"http://127\.0\.0\.1:\d+")
 class Process:
     """``lines`` are what it has written to standard error so far."""
 
-    def __init__(self, url: str, port: str, trial_s: float, **changes: Any) -> None:
+    def __init__(
+        self, url: str, port: str, trial_s: float, through: Sequence[str] = (), **changes: Any
+    ) -> None:
+        """Started ``through`` another program if one is given."""
         changes = {"poll_s": 0.1, **changes}
         words = [f"{name}={value}" for name, value in changes.items()]
         self.popen = subprocess.Popen(
-            [sys.executable, SCRIPT, url, port, str(trial_s), *words], stderr=subprocess.PIPE, text=True
-        )
+            [*through, sys.executable, SCRIPT, url, port, str(trial_s), *words],
+            stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
         self.lines: list[str] = []
         self._came: queue.Queue[str] = queue.Queue()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
+
+    @property
+    def pid(self) -> int:
+        return self.popen.pid
 
     def _read(self) -> None:
         assert self.popen.stderr
@@ -75,7 +83,7 @@ def running(url: str, port: str = "none", trial_s: float = 0.01, **changes: Any)
 def server(url: str, trial_s: float = 0.01, **changes: Any) -> Iterator[tuple[Process, httpx.Client]]:
     with (
         running(url, "0", trial_s, **changes) as process,
-        httpx.Client(base_url=process.says(URL)[0], timeout=10) as http,
+        httpx.Client(base_url=process.says(URL)[0], timeout=30) as http,
     ):
         yield process, http
 

@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import pytest
 from own_postgres import OwnPostgres, needs_own_postgres, own_postgres
-from server_process import server
+from processes import Process, server
 
 from tunesmith.db import open_store
 
@@ -85,7 +85,7 @@ def postgres() -> Iterator[OwnPostgres]:
 
 @needs_own_postgres
 def test_postgresql_goes_and_comes_back(postgres: OwnPostgres) -> None:
-    with server(postgres.url) as (_, http):
+    with server(postgres.url, trial_s=0.02) as (_, http):
         job = submit(http)
         with listening(http, job) as heard:
             until(lambda: http.get("/readyz").status_code == 200)
@@ -109,7 +109,7 @@ def test_postgresql_goes_and_comes_back(postgres: OwnPostgres) -> None:
 @needs_own_postgres
 def test_postgresql_takes_no_changes_for_a_while(postgres: OwnPostgres) -> None:
     """A standby, for one, or a server whose operator fears for its disk."""
-    with server(postgres.url) as (_, http):
+    with server(postgres.url, trial_s=0.02) as (_, http):
         job = submit(http)
         postgres.set("default_transaction_read_only", "on")
         until(lambda: http.post("/v1/jobs", json=OTHER).status_code == 503)
@@ -123,7 +123,7 @@ def test_postgresql_takes_no_changes_for_a_while(postgres: OwnPostgres) -> None:
 
 
 @contextlib.contextmanager
-def full_disk(folder: Path, process: subprocess.Popen[str]) -> Iterator[None]:
+def full_disk(folder: Path, process: Process) -> Iterator[None]:
     filler = folder / "filler"
     with filler.open("wb", buffering=0) as file, contextlib.suppress(OSError):
         while file.write(bytes(4096)):
@@ -133,7 +133,7 @@ def full_disk(folder: Path, process: subprocess.Popen[str]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def no_larger_files(folder: Path, process: subprocess.Popen[str]) -> Iterator[None]:
+def no_larger_files(folder: Path, process: Process) -> Iterator[None]:
     before = resource.prlimit(process.pid, resource.RLIMIT_FSIZE)
     most = (folder / "test.db-wal").stat().st_size
     resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (most, before[1]))
@@ -154,7 +154,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 def no_room(folder: Path, fault: Callable[..., Any]) -> None:
     url = f"sqlite:///{folder}/test.db"
-    with server(url) as (process, http):
+    with server(url, trial_s=0.02) as (process, http):
         job = submit(http)
         with fault(folder, process):
             until(lambda: http.post("/v1/jobs", json=OTHER).status_code == 503)
@@ -179,13 +179,13 @@ def test_a_file_that_is_read_only_for_a_while(tmp_path: Path) -> None:
     """The server finds it so when it starts, and takes up work when it no longer is."""
     path = tmp_path / "test.db"
     url = f"sqlite:///{path}"
-    with server(url) as (process, http):
+    with server(url, trial_s=0.02) as (process, http):
         job = submit(http)
         process.kill()
     path.chmod(0o444)
     # Root may write to anything, unless it gives that up.
     plain = ["setpriv", "--bounding-set=-dac_override", "--inh-caps=-dac_override"]
-    with server(url, through=plain if os.getuid() == 0 else ()) as (_, http):
+    with server(url, trial_s=0.02, through=plain if os.getuid() == 0 else ()) as (_, http):
         asks_to_come_back(http.post("/v1/jobs", json=OTHER))
         assert http.get(f"/v1/jobs/{job}").json()["state"] == "running"
         path.chmod(0o644)

@@ -12,7 +12,7 @@ import db_samples as samples
 import httpx
 import psutil
 import pytest
-from server_process import server
+from processes import server
 
 from tunesmith.frontend import operator
 from tunesmith.schedule import Schedule
@@ -172,7 +172,7 @@ class Watched:
 @pytest.fixture(scope="module")
 def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
     folder = tmp_path_factory.mktemp("hostile")
-    with server(f"sqlite:///{folder}/test.db") as (process, http):
+    with server(f"sqlite:///{folder}/test.db", trial_s=0.02) as (process, http):
         http.post("/v1/jobs", json={"operator": "matmul(8,8,8)"})  # what is loaded once is loaded now
         yield Watched(http, psutil.Process(process.pid), folder / "proof")
 

@@ -15,9 +15,9 @@ import db_samples as samples
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, settings
+from processes import server
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi import checks
-from server_process import server
 
 from tunesmith.db import Scope, open_store
 from tunesmith.frontend import operator
@@ -72,7 +72,7 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
         key, _ = store.keys.create("another", [Scope.READ])
         store.add(record)
         model, _ = store.models.put("test", b"bytes", feature_schema=1, n_records=1, about={})
-    with server(url, "require_key=1") as (_, http):
+    with server(url, trial_s=0.02, require_key=1) as (_, http):
         body = {"operator": "matmul(64,64,64)", "trials": 8}
         job = http.post("/v1/jobs", json=body, headers={"Authorization": f"Bearer {secret}"}).json()["id"]
         there = {
