@@ -13,7 +13,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from tunesmith.db import models, open_store
+from tunesmith.db import StoreError, models, open_store
 from tunesmith.db.codec import record_row, target_row, workload_row
 from tunesmith.db.engine import Database
 from tunesmith.db.maintenance import condition
@@ -80,7 +80,7 @@ def fill(url: str, size: int) -> int:
     """Makes the database unless it is there; returns how many workloads it has. The last tenth of them has
     two thirds of the records, as the hot shapes of a team have."""
     workloads = max(10, math.isqrt(size) * 2)
-    if not _is_there(url, size):
+    if not _is_there(url, size, workloads):
         with open_store(url):
             pass
         database = Database(normalize(url))
@@ -89,11 +89,13 @@ def fill(url: str, size: int) -> int:
     return workloads
 
 
-def _is_there(url: str, size: int) -> bool:
+def _is_there(url: str, size: int, workloads: int) -> bool:
+    """The number of workloads tells a database of one size from that of another: records have been added."""
     try:
-        return condition(url).counts.get("record", 0) >= size
-    except Exception:
+        counts = condition(url).counts
+    except StoreError:
         return False
+    return counts.get("workload") == workloads and counts["record"] >= size
 
 
 def _insert_all(database: Database, size: int, workloads: int) -> None:
