@@ -146,3 +146,17 @@ def test_a_race(store: Store) -> None:
     steps = plan(store, lambda s: s.set_race({first.id: 1e-3}))
     assert walks(steps), steps
     assert indices(steps) == {"ix_record_best"}
+
+
+@pytest.mark.parametrize("names", [("target",), ("workload",), ("target", "workload")])
+def test_lists_stay_short_when_the_database_knows_its_sizes(store: Store, names: tuple[str, ...]) -> None:
+    """With statistics, SQLite would rather read all records of a target than a hundred by their ids."""
+    store.add_all(samples.record() for _ in range(600))
+    with store._database.engine.connect() as connection:
+        connection.exec_driver_sql("ANALYZE")
+    store.close()  # connections read statistics when they are opened
+    filters = {"target": FINGERPRINT, "workload": HASH}
+    steps = plan(store, lambda s: s.summaries(limit=100, **{name: filters[name] for name in names}))
+    assert walks(steps, merges=True), steps
+    whole = [s for s in steps if "ix_record" in s and "status=?" not in s]
+    assert not whole, whole
