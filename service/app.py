@@ -78,6 +78,7 @@ def create_app(settings: Settings) -> FastAPI:
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     settings: Settings = app.state.settings
+    app.openapi()  # which parameters a route knows: not to be found out by the first requests, all at once
     with open_store(settings.url) as store:
         metrics: Metrics = app.state.metrics
         runner = JobRunner(store, settings, metrics.count_trial) if settings.run_jobs else None
