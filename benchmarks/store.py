@@ -135,20 +135,31 @@ def server(url: str) -> Iterator[str]:
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     try:
         assert process.stdout is not None
-        yield json.loads(process.stdout.readline())["url"]
+        address = json.loads(process.stdout.readline())["url"]
+        _get(address, "/readyz")  # answered when it has started
+        yield address
     finally:
         process.terminate()
         process.wait(30)
 
 
+def _get(address: str, path: str) -> None:
+    connection = http.client.HTTPConnection(urlsplit(address).netloc, timeout=30)
+    connection.request("GET", path)
+    assert connection.getresponse().status == 200, path
+    connection.close()
+
+
 def requests(address: str, workloads: int, seconds: float) -> list[float]:
-    """Milliseconds from when each request was due until its answer was there."""
-    host, rng, due = urlsplit(address).netloc, random.Random(2), time.perf_counter() + 0.5
+    """Milliseconds from when each request was due until its answer was there, but for those that came while
+    the server and its clients opened their first connections."""
+    host, rng = urlsplit(address).netloc, random.Random(2)
     paths = []
     for _ in range(int(seconds / RATE_S)):
         target = TARGETS[rng.randrange(len(TARGETS) - 1)].fingerprint
         paths.append(f"/v1/best?workload={workload_of(rng.randrange(workloads)).hash}&target={target}")
     times: list[float] = []
+    due = time.perf_counter() + 0.5
 
     def client(first: int) -> None:
         connection = http.client.HTTPConnection(host, timeout=30)
