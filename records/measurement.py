@@ -2,9 +2,11 @@
 
 import statistics
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
+
+from tunesmith.records.members import members
 
 __all__ = ["Measurement", "Protocol", "Status"]
 
@@ -38,7 +40,7 @@ class Protocol:
     run_timeout_s: float = 20.0
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return members(self)
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> "Protocol":
@@ -82,7 +84,7 @@ class Measurement:
         return (high - low) / mid
 
     def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "times_s": list(self.times_s)}
+        return {**members(self), "times_s": list(self.times_s)}
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> "Measurement":

@@ -3,10 +3,12 @@
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from tunesmith.ir.dtypes import DType
+from tunesmith.records.members import members
 
 __all__ = ["Peaks", "Target"]
 
@@ -54,8 +56,7 @@ class Target:
     @property
     def fingerprint(self) -> str:
         """Stable identity: everything but the measured peaks."""
-        stable = {k: v for k, v in asdict(self).items() if k != "peaks"}
-        return hashlib.sha256(json.dumps(stable, sort_keys=True).encode()).hexdigest()[:16]
+        return _fingerprint(self)
 
     def lanes(self, dtype: DType) -> int:
         """Elements in one native vector."""
@@ -65,8 +66,15 @@ class Target:
         return replace(self, threads=threads)
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return {**members(self), "peaks": members(self.peaks)}
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> "Target":
         return Target(**{**data, "peaks": Peaks(**data["peaks"])})
+
+
+@lru_cache(maxsize=256)
+def _fingerprint(target: Target) -> str:
+    """Asked for with every record that is added; a process meets few targets."""
+    stable = {k: v for k, v in members(target).items() if k != "peaks"}
+    return hashlib.sha256(json.dumps(stable, sort_keys=True).encode()).hexdigest()[:16]
