@@ -100,32 +100,43 @@ def paging(store: Store) -> Iterator[tuple[str, list[float]]]:
         yield name, times
 
 
-def write(url: str, seconds: float, index: int, counts: "multiprocessing.Queue[tuple[int, int]]") -> None:
+Counts = "multiprocessing.Queue[tuple[int, int]]"
+
+
+def write(store: Store, seconds: float, index: int, counts: Counts) -> None:
     """Records for one job of its own until the time is over."""
     done = locked = 0
-    with open_store(url) as store:
-        job, _ = store.jobs.create(JobSpec(workload_of(index), {}, {}, None))
-        rng, deadline = random.Random(index), time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            try:
-                store.add(made_up_record(rng, index, job_id=job.id))
-                done += 1
-            except DatabaseLocked:
-                locked += 1
+    job, _ = store.jobs.create(JobSpec(workload_of(index), {}, {}, None))
+    rng, deadline = random.Random(index), time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        try:
+            store.add(made_up_record(rng, index, job_id=job.id))
+            done += 1
+        except DatabaseLocked:
+            locked += 1
     counts.put((done, locked))
 
 
+def write_apart(url: str, seconds: float, index: int, counts: Counts) -> None:
+    with open_store(url) as store:
+        write(store, seconds, index, counts)
+
+
 def writing(url: str, seconds: float, writers: int, kind: str) -> tuple[float, int]:
-    """Trials a second by all together, and how often one was told that the database is locked."""
+    """Trials a second by all together, and how often one was told that the database is locked. Threads share
+    a store, as those of a server do; processes have each their own."""
     fresh = multiprocessing.get_context("spawn")
     counts: multiprocessing.Queue[tuple[int, int]] = fresh.Queue()
-    make = threading.Thread if kind == "threads" else fresh.Process
-    workers = [make(target=write, args=(url, seconds, i, counts)) for i in range(writers)]
-    for worker in workers:
-        worker.start()
-    found = [counts.get(timeout=seconds * 3 + 60) for _ in workers]
-    for worker in workers:
-        worker.join()
+    with open_store(url) as store:
+        make, act, where = fresh.Process, write_apart, url
+        if kind == "threads":
+            make, act, where = threading.Thread, write, store
+        workers = [make(target=act, args=(where, seconds, i, counts)) for i in range(writers)]
+        for worker in workers:
+            worker.start()
+        found = [counts.get(timeout=seconds * 3 + 60) for _ in workers]
+        for worker in workers:
+            worker.join()
     return sum(n for n, _ in found) / seconds, sum(n for _, n in found)
 
 
