@@ -60,15 +60,17 @@ def ended_well(http: httpx.Client, job: str, url: str) -> None:
 
 @contextlib.contextmanager
 def listening(http: httpx.Client, job: str) -> Iterator[list[str]]:
-    """What a listener hears, who does not come back when the stream breaks."""
+    """What a listener hears from now on, who does not come back when the stream breaks."""
     heard: list[str] = []
 
     def listen() -> None:
         with http.stream("GET", f"/v1/jobs/{job}/events") as stream:
-            heard.extend(stream.iter_lines())
+            for line in stream.iter_lines():
+                heard.append(line)
 
     listener = threading.Thread(target=listen, daemon=True)
     listener.start()
+    until(lambda: bool(heard))
     yield heard
     listener.join(30)
     assert not listener.is_alive()
