@@ -1,8 +1,10 @@
 """Threads that write together: everybody gets his own result or his own fault, and nobody waits for ever."""
 
+import signal
 import threading
+import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
@@ -74,3 +76,39 @@ def test_who_is_interrupted_holds_nobody_up() -> None:
         leader.result(timeout=20)
         assert [future.result(timeout=20) for future in others] == [1, 2, 3, 4, 5]
     assert together(9) == 9
+
+
+def test_who_is_interrupted_while_another_writes_for_him_takes_nobody_with_him() -> None:
+    begun, go_on, left = threading.Event(), threading.Event(), threading.Event()
+
+    def write(items: Sequence[int]) -> list[int]:
+        begun.set()
+        go_on.wait(10)
+        if 1 in items:
+            last = pool.submit(together, 3)
+            signal.pthread_kill(main, signal.SIGINT)
+            left.wait(10)
+            until_waiting(3)
+            lasts.append(last)
+        return list(items)
+
+    def until_waiting(n: int) -> None:
+        for _ in range(1000):
+            if any(entry.item == n for entry in together._waiting):
+                return
+            time.sleep(0.005)
+        raise AssertionError(n)
+
+    together, lasts, main = Together(write), list[Future[int]](), threading.main_thread().ident
+    assert main is not None
+    with ThreadPoolExecutor(8) as pool:
+        first = pool.submit(together, 0)
+        assert begun.wait(10)
+        second = pool.submit(together, 2)
+        until_waiting(2)
+        threading.Timer(0.1, go_on.set).start()
+        with pytest.raises(KeyboardInterrupt):
+            together(1)
+        left.set()
+        assert [future.result(timeout=20) for future in (first, second)] == [0, 2]
+        assert lasts[0].result(timeout=20) == 3
