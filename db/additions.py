@@ -26,9 +26,10 @@ __all__ = ["Addition", "add_records", "check_fence", "locked_jobs"]
 _AT_ONCE = 500
 _record, _workload, _job, _task = models.record, models.workload, models.job, models.task
 _JOB_COLUMNS = (
-    _job.c.id, _job.c.kind, _job.c.state, _job.c.owner, _job.c.n_trials, _job.c.best_s, _job.c.lease_owner,
-    _job.c.attempt, _job.c.version,
+    _job.c.id, _job.c.kind, _job.c.state, _job.c.owner, _job.c.n_trials, _job.c.best_record_id, _job.c.best_s,
+    _job.c.best_gflops, _job.c.lease_owner, _job.c.attempt, _job.c.version,
 )  # fmt: skip
+_NONE = {"id": None, "rank_s": None, "gflops": None}
 _known = sa.select(_record.c.id).where(_record.c.id.in_(bindparam("ids", expanding=True)))
 _lock_jobs = (
     sa.select(*_JOB_COLUMNS)
@@ -45,7 +46,8 @@ _count_workload = (
         n_failed=_workload.c.n_failed + bindparam("failed"),
     )
 )
-_count_job = (
+_is_faster = sa.or_(_task.c.best_s.is_(None), _task.c.best_s > bindparam("time_s"))
+_update_job = (
     sa.update(_job)
     .where(_job.c.id == bindparam("key"))
     .values(
@@ -53,25 +55,24 @@ _count_job = (
         n_failed=_job.c.n_failed + bindparam("failed"),
         version=_job.c.version + bindparam("n"),
         updated_at=bindparam("now"),
+        best_record_id=bindparam("best"),
+        best_s=bindparam("time_s"),
+        best_gflops=bindparam("gflops"),
     )
 )
-_count_task = (
+_best_task = {
+    "best_record_id": bindparam("best", type_=sa.String),
+    "best_s": bindparam("time_s", type_=sa.Float),
+    "best_gflops": bindparam("gflops", type_=sa.Float),
+}
+_update_task = (
     sa.update(_task)
     .where(_task.c.job_id == bindparam("job"), _task.c.workload_id == bindparam("key"))
-    .values(n_trials=_task.c.n_trials + bindparam("n"), n_failed=_task.c.n_failed + bindparam("failed"))
-)
-_best: dict[str, Any] = {
-    "best_record_id": bindparam("best"), "best_s": bindparam("time_s"), "best_gflops": bindparam("gflops"),
-}  # fmt: skip
-_best_of_job = sa.update(_job).where(_job.c.id == bindparam("key")).values(**_best)
-_best_of_task = (
-    sa.update(_task)
-    .where(
-        _task.c.job_id == bindparam("job"),
-        _task.c.workload_id == bindparam("key"),
-        sa.or_(_task.c.best_s.is_(None), _task.c.best_s > bindparam("time_s")),
+    .values(
+        n_trials=_task.c.n_trials + bindparam("n"),
+        n_failed=_task.c.n_failed + bindparam("failed"),
+        **{name: sa.case((_is_faster, best), else_=_task.c[name]) for name, best in _best_task.items()},
     )
-    .values(**_best)
 )
 
 
@@ -110,8 +111,7 @@ def add_records(session: WriteSession, additions: Sequence[Addition], now: dt.da
         rows.append(row)
     if rows:
         session.run_all(_insert, rows)
-        _count(session, rows)
-        _tell_bests(session, rows, jobs, now)
+        _count(session, rows, jobs, now)
     return news
 
 
@@ -136,16 +136,32 @@ def _known_ids(session: ReadSession, ids: Sequence[str]) -> set[str]:
     return {row["id"] for part in parts for row in session.rows(_known, {"ids": part})}
 
 
-def _count(session: WriteSession, rows: Sequence[Mapping[str, Any]]) -> None:
-    """In the order of the keys, so that transactions never wait for each other in a circle."""
+def _count(
+    session: WriteSession, rows: Sequence[Mapping[str, Any]], jobs: Mapping[str, Row], now: dt.datetime
+) -> None:
+    """Counts and bests, in the order of the keys, so that transactions never wait for each other in a circle.
+    The best of a job over several workloads is no record: their times do not compare."""
     of_jobs = [row for row in rows if row["job_id"] is not None]
     latest = {row["job_id"]: row["created_at"] for row in of_jobs}
-    jobs = _tallies(of_jobs, "job_id")
-    session.run_all(_count_job, [{"key": job, "now": latest[job], **tally} for (job,), tally in jobs])
-    tasks = _tallies(of_jobs, "workload_id", "job_id")
-    session.run_all(_count_task, [{"key": key, "job": job, **tally} for (key, job), tally in tasks])
+    of_job = _fastest((row for row in of_jobs if jobs[row["job_id"]]["kind"] == "tune"), "job_id")
+    better = {key: row for (key,), row in of_job.items() if _is_better(row, jobs[key])}
+    bests = {key: _held(job) for key, job in jobs.items()} | {key: _best(row) for key, row in better.items()}
+    session.run_all(_update_job, [
+        {"key": key, "now": latest[key], **tally, **bests[key]}
+        for (key,), tally in _tallies(of_jobs, "job_id")
+    ])  # fmt: skip
+    of_task = _fastest(of_jobs, "workload_id", "job_id")
+    session.run_all(_update_task, [
+        {"key": key, "job": job, **tally, **_best(of_task.get((key, job), _NONE))}
+        for (key, job), tally in _tallies(of_jobs, "workload_id", "job_id")
+    ])  # fmt: skip
     workloads = _tallies(rows, "workload_id")
     session.run_all(_count_workload, [{"key": key, **tally} for (key,), tally in workloads])
+    for key, row in sorted(better.items()):
+        told = {
+            "record": row["id"], "time_s": row["rank_s"], "gflops": row["gflops"], "measured": row["seq"] + 1
+        }  # fmt: skip
+        tell(session, key, jobs[key]["owner"], "best", told, now)
 
 
 def _tallies(
@@ -160,34 +176,25 @@ def _tallies(
     return sorted(found.items())
 
 
-def _tell_bests(
-    session: WriteSession, rows: Sequence[Mapping[str, Any]], jobs: Mapping[str, Row], now: dt.datetime
-) -> None:
-    """The best of a job over several workloads is no record: their times do not compare."""
-    of_task: dict[tuple[str, str], Mapping[str, Any]] = {}
-    of_job: dict[str, Mapping[str, Any]] = {}
+def _fastest(
+    rows: Iterable[Mapping[str, Any]], *columns: str
+) -> dict[tuple[str, ...], Mapping[str, Any]]:
+    """The fastest row, if one has a time, for each of the values of these columns."""
+    found: dict[tuple[str, ...], Mapping[str, Any]] = {}
     for row in rows:
-        if row["job_id"] is None or row["rank_s"] is None:
-            continue
-        _keep_faster(of_task, (row["job_id"], row["workload_id"]), row)
-        job = jobs[row["job_id"]]
-        if job["kind"] == "tune" and (job["best_s"] is None or row["rank_s"] < job["best_s"]):
-            _keep_faster(of_job, job["id"], row)
-    tasks = [{"job": job, "key": key, **_values(of_task[job, key])} for job, key in sorted(of_task)]
-    session.run_all(_best_of_task, tasks)
-    session.run_all(_best_of_job, [{"key": key, **_values(of_job[key])} for key in sorted(of_job)])
-    for key in sorted(of_job):
-        row = of_job[key]
-        told = {
-            "record": row["id"], "time_s": row["rank_s"], "gflops": row["gflops"], "measured": row["seq"] + 1
-        }  # fmt: skip
-        tell(session, key, jobs[key]["owner"], "best", told, now)
+        key = tuple(row[name] for name in columns)
+        if row["rank_s"] is not None and (key not in found or row["rank_s"] < found[key]["rank_s"]):
+            found[key] = row
+    return found
 
 
-def _keep_faster(bests: dict[Any, Mapping[str, Any]], key: Any, row: Mapping[str, Any]) -> None:
-    if key not in bests or row["rank_s"] < bests[key]["rank_s"]:
-        bests[key] = row
+def _is_better(row: Mapping[str, Any], job: Row) -> bool:
+    return job["best_s"] is None or row["rank_s"] < job["best_s"]
 
 
-def _values(row: Mapping[str, Any]) -> dict[str, Any]:
+def _best(row: Mapping[str, Any]) -> dict[str, Any]:
     return {"best": row["id"], "time_s": row["rank_s"], "gflops": row["gflops"]}
+
+
+def _held(job: Row) -> dict[str, Any]:
+    return {"best": job["best_record_id"], "time_s": job["best_s"], "gflops": job["best_gflops"]}
