@@ -8,8 +8,9 @@ import contextlib
 import os
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tunesmith.db.codec import (
     RECORD_COLUMNS,
@@ -23,7 +24,9 @@ from tunesmith.db.urls import default_url, normalize, sqlite_path
 from tunesmith.db.values import Best, Match
 from tunesmith.records import Record, Target, Workload
 
-__all__ = ["Fetch", "Shared", "find_best", "quick_best"]
+__all__ = ["Fetch", "Kept", "Shared", "find_best", "quick_best"]
+
+T = TypeVar("T")
 
 Fetch = Callable[[str, Mapping[str, Any]], Sequence[Mapping[str, Any]]]
 """Runs a query with ``:named`` values and gives its rows by column name."""
@@ -40,36 +43,46 @@ BEST_OF_ALL = (
     f" AND cache = :cache AND rank_s IS NOT NULL ORDER BY {_SERVED_ORDER} LIMIT 1"
 )
 _SIMILAR = (
-    "SELECT id, cpu, features, threads, vector_bytes, (SELECT r.id FROM record r"
-    " WHERE r.workload_id = :workload AND r.target_id = target.id AND r.cache = :cache"
-    " AND r.rank_s IS NOT NULL ORDER BY r.unraced, r.rank_s, r.id LIMIT 1) AS record_id"
-    " FROM target WHERE arch = :arch"
+    "SELECT near.cpu AS near_cpu, near.features AS near_features, near.threads AS near_threads,"
+    f" near.vector_bytes AS near_vector_bytes, {', '.join('r.' + name for name in RECORD_COLUMNS)}"
+    " FROM (SELECT cpu, features, threads, vector_bytes, (SELECT s.id FROM record s"
+    " WHERE s.workload_id = :workload AND s.target_id = target.id AND s.cache = :cache"
+    " AND s.rank_s IS NOT NULL ORDER BY s.unraced, s.rank_s, s.id LIMIT 1) AS best_id"
+    " FROM target WHERE arch = :arch) near JOIN record r ON r.id = near.best_id"
 )
+_KEPT = 1024
+
+
+@dataclass
+class Kept:
+    """Rows shared by many records that have been read: what is read of them never changes."""
+
+    workloads: dict[str, Workload] = field(default_factory=dict)
+    targets: dict[str, Target] = field(default_factory=dict)
 
 
 class Shared:
-    """Reads rows shared by many records once. Both kinds of row never change what is read here."""
+    """Reads rows shared by many records once, and keeps them for the next who is given ``kept``."""
 
-    def __init__(self, fetch: Fetch) -> None:
+    def __init__(self, fetch: Fetch, kept: Kept | None = None) -> None:
         self._fetch = fetch
-        self._workloads: dict[str, Workload] = {}
-        self._targets: dict[str, Target] = {}
+        self._kept = Kept() if kept is None else kept
 
     def workload(self, key: str) -> Workload | None:
-        if key not in self._workloads:
-            rows = self._fetch("SELECT * FROM workload WHERE id = :id", {"id": key})
-            if not rows:
-                return None
-            self._workloads[key] = workload_from_row(rows[0])
-        return self._workloads[key]
+        return self._read("workload", key, self._kept.workloads, workload_from_row)
 
     def target(self, key: str) -> Target | None:
-        if key not in self._targets:
-            rows = self._fetch("SELECT * FROM target WHERE id = :id", {"id": key})
-            if not rows:
-                return None
-            self._targets[key] = target_from_row(rows[0])
-        return self._targets[key]
+        return self._read("target", key, self._kept.targets, target_from_row)
+
+    def _read(
+        self, table: str, key: str, kept: dict[str, T], made: Callable[[Mapping[str, Any]], T]
+    ) -> T | None:
+        found = kept.get(key)
+        if found is None and (rows := self._fetch(f"SELECT * FROM {table} WHERE id = :id", {"id": key})):
+            if len(kept) >= _KEPT:
+                kept.clear()
+            found = kept[key] = made(rows[0])
+        return found
 
     def record(self, row: Mapping[str, Any]) -> Record:
         workload, target = self.workload(row["workload_id"]), self.target(row["target_id"])
@@ -83,15 +96,17 @@ def find_best(
     target: Target | str | None,
     within: Match = Match.SAME_ARCH,
     cache: str = "warm",
+    kept: Kept | None = None,
 ) -> Best | None:
     """The record to serve for a workload, from the closest target that has one.
 
     ``target`` is a target, the fingerprint of one that the database knows, or None for any. ``within``
     is the loosest match that is still acceptable. Among equally close targets the fastest wins. Only
-    records measured with the caches in the state ``cache`` count.
+    records measured with the caches in the state ``cache`` count. ``kept``: what earlier lookups in this
+    database have read.
     """
     wanted_of = {"workload": workload_hash, "cache": cache}
-    shared = Shared(fetch)
+    shared = Shared(fetch, kept)
     if target is None:
         return _first(shared, fetch(BEST_OF_ALL, wanted_of), Match.ANY)
     fingerprint = target if isinstance(target, str) else target.fingerprint
@@ -108,22 +123,22 @@ def _similar(
     fetch: Fetch, shared: Shared, wanted_of: Mapping[str, Any], wanted: Target, within: Match
 ) -> Best | None:
     found: list[tuple[tuple[Any, ...], Match, Mapping[str, Any]]] = []
-    for near in fetch(_SIMILAR, {**wanted_of, "arch": wanted.arch}):
-        match = _match(near, wanted)
-        if near["record_id"] is None or not within.covers(match):
-            continue
-        row = fetch(f"SELECT {_COLUMNS} FROM record WHERE id = :id", {"id": near["record_id"]})[0]
-        distance = (near["threads"] != wanted.threads, near["vector_bytes"] != wanted.vector_bytes)
-        closeness = (match is Match.SAME_ARCH, *distance, bool(row["unraced"]), row["rank_s"], row["id"])
-        found.append((closeness, match, row))
+    for row in fetch(_SIMILAR, {**wanted_of, "arch": wanted.arch}):
+        match = _match(row, wanted)
+        if within.covers(match):
+            threads, vector_bytes = row["near_threads"], row["near_vector_bytes"]
+            distance = (threads != wanted.threads, vector_bytes != wanted.vector_bytes)
+            closeness = (match is Match.SAME_ARCH, *distance, bool(row["unraced"]), row["rank_s"], row["id"])
+            found.append((closeness, match, row))
     if not found:
         return None
     _, match, row = min(found, key=lambda entry: entry[0])
     return _first(shared, [row], match)
 
 
-def _match(near: Mapping[str, Any], wanted: Target) -> Match:
-    same = (near["cpu"], near["features"], near["threads"]) == (wanted.cpu, wanted.features, wanted.threads)
+def _match(row: Mapping[str, Any], wanted: Target) -> Match:
+    near = row["near_cpu"], row["near_features"], row["near_threads"]
+    same = near == (wanted.cpu, wanted.features, wanted.threads)
     return Match.SAME_CPU if same else Match.SAME_ARCH
 
 

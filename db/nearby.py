@@ -7,7 +7,7 @@ each way. Two workloads are at least as far apart as their sizes are, so that wh
 from collections.abc import Iterator
 
 from tunesmith.db.codec import RECORD_COLUMNS, document, log_size
-from tunesmith.db.lookup import Fetch, Shared, find_best
+from tunesmith.db.lookup import Fetch, Kept, Shared, find_best
 from tunesmith.db.values import Best, Match, Neighbour
 from tunesmith.records import Target, Workload, log_distance
 
@@ -29,29 +29,37 @@ _OBSERVED = (
 
 
 def find_neighbours(
-    fetch: Fetch, workload: Workload, target: Target, limit: int, observed: bool = False
+    fetch: Fetch,
+    workload: Workload,
+    target: Target,
+    limit: int,
+    observed: bool = False,
+    kept: Kept | None = None,
 ) -> list[Neighbour]:
     """Best records of workloads of the same structure, from targets of the same architecture: those of the
     same target first, then by distance. What the target itself knows of the workload is not among them.
 
     With ``observed``, what other programs timed comes last: a place to begin, whose time says nothing here.
     """
+    kept = Kept() if kept is None else kept
     nearest = sorted(_near(fetch, workload))[: _TRIED * limit]
     found: list[Neighbour] = []
     for distance, key in nearest:
-        best = find_best(fetch, key, target)
+        best = find_best(fetch, key, target, kept=kept)
         if best is not None and (key != workload.hash or best.match is not Match.EXACT):
             found.append(Neighbour(best, distance))
     order = list(Match)
     found.sort(key=lambda n: (order.index(n.best.match), n.distance, n.best.record.workload.hash))
     if observed and len(found) < limit:
-        found += _observed(fetch, target, nearest)
+        found += _observed(fetch, target, nearest, kept)
     return found[:limit]
 
 
-def _observed(fetch: Fetch, target: Target, nearest: list[tuple[float, str]]) -> Iterator[Neighbour]:
+def _observed(
+    fetch: Fetch, target: Target, nearest: list[tuple[float, str]], kept: Kept
+) -> Iterator[Neighbour]:
     """The fastest observation of each workload."""
-    shared = Shared(fetch)
+    shared = Shared(fetch, kept)
     for distance, key in nearest:
         for row in fetch(_OBSERVED, {"workload": key, "arch": target.arch}):
             best = Best(shared.record(row), Match.SAME_ARCH, time_s=row["time_s"], raced=False)

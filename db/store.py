@@ -16,7 +16,7 @@ from tunesmith.db.events import Events
 from tunesmith.db.figures import Figures, read_figures
 from tunesmith.db.jobs import Jobs
 from tunesmith.db.keys import Keys
-from tunesmith.db.lookup import Shared, find_best
+from tunesmith.db.lookup import Kept, Shared, find_best
 from tunesmith.db.nearby import find_neighbours
 from tunesmith.db.portable import Stored, Taken, add_stored, settle_races, stored_records
 from tunesmith.db.prune import Pruned, prune
@@ -50,6 +50,7 @@ class Store:
         self._database = database
         self._clock = clock
         self._stored: _Rows = {}
+        self._kept = Kept()
         self._together = Together(self._add)
         self.jobs = Jobs(database, clock)
         self.artifacts = Artifacts(database, clock)
@@ -149,7 +150,7 @@ class Store:
         with cold caches where ``cache`` says warm: the order of kernels differs between the two.
         """
         return self._database.read(
-            lambda session: find_best(session.fetch, workload_hash, target, within, cache)
+            lambda session: find_best(session.fetch, workload_hash, target, within, cache, self._kept)
         )
 
     def neighbours(
@@ -161,7 +162,7 @@ class Store:
         an index are read. With ``observed``, observations imported from other programs come last.
         """
         return self._database.read(
-            lambda session: find_neighbours(session.fetch, workload, target, limit, observed)
+            lambda session: find_neighbours(session.fetch, workload, target, limit, observed, self._kept)
         )
 
     def get(self, record_id: str) -> Record:
