@@ -25,7 +25,9 @@ _TRIES = 5
 PATIENCE = {"connect_timeout": "10", "keepalives_idle": "30", "tcp_user_timeout": "30000"}
 """With a PostgreSQL server that does not answer, in libpq's words; what stands in the URL goes before."""
 
-_OVERFLOW = 60  # above the number of threads that a server answers requests with
+_POOL = {"pool_size": 24, "max_overflow": 41}
+"""Connections that are kept, and how many more there may be: a server answers with 40 threads, and opening
+one takes PostgreSQL as long as a dozen lookups."""
 
 Row = Mapping[str, Any]
 """One row by column name."""
@@ -146,7 +148,7 @@ class Database:
             "sqlite+pysqlite://",
             creator=self._connect_sqlite,
             poolclass=sa.pool.QueuePool,
-            max_overflow=_OVERFLOW,
+            **_POOL,
             json_serializer=compact_json,
         )
         sa.event.listen(engine, "begin", _begin_sqlite)
@@ -161,7 +163,7 @@ class Database:
             return sa.create_engine(
                 self.url,
                 pool_pre_ping=True,
-                max_overflow=_OVERFLOW,
+                **_POOL,
                 json_serializer=compact_json,
                 connect_args={k: v for k, v in PATIENCE.items() if k not in sa.make_url(self.url).query},
             )
