@@ -5,7 +5,6 @@ starting processes and programs, sockets, signals to others, changing file names
 debugging. Other systems have only the resource limits.
 """
 
-import contextlib
 import ctypes
 import errno
 import os
@@ -18,12 +17,12 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["allow_cpu", "confine", "die_with_parent", "limit"]
+__all__ = ["allow_cpu", "confine", "limit"]
 
 _FILE_BYTES = 1 << 20
 _OPEN_FILES = 256
 
-_PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS = 1, 38
+_PR_SET_NO_NEW_PRIVS = 38
 _FILTER_MODE, _ALL_THREADS, _KEEP_SPECULATION = 1, 1, 4
 _NEW_USER, _NEW_NET = 0x10000000, 0x40000000
 _CLONE_THREAD = 0x10000
@@ -100,14 +99,6 @@ _AARCH64 = _Machine(
 )  # fmt: skip
 
 _MACHINES = {"x86_64": _X86_64, "aarch64": _AARCH64}
-
-
-def die_with_parent(parent: int) -> None:
-    """Has the system kill this process when ``parent``, which started it, ends in whatever way."""
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:  # it died before it could be watched
-        sys.exit(1)
 
 
 def limit(which: int, amount: int) -> None:

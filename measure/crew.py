@@ -9,6 +9,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 
 from tunesmith.ir.errors import TunesmithError
+from tunesmith.measure.guard import GUARDED
 from tunesmith.measure.messages import Message
 from tunesmith.measure.process import Ending, WorkerProcess, WorkerSpec, signal_name
 
@@ -54,12 +55,14 @@ class Outcome:
 
 @dataclass(slots=True)
 class _Seat:
-    """A worker and the jobs sent to it, oldest first; ``since`` is when it came to the first."""
+    """A worker and the jobs sent to it, oldest first; ``since`` is when it came to the first. It is
+    ``guarded`` once the system ends it with its parent."""
 
     process: WorkerProcess
     jobs: deque[Job] = field(default_factory=deque)
     since: float = 0.0
     stage: str = ""
+    guarded: bool = False
     ready: bool = False
     served: int = 0
     resident_bytes: int = 0
@@ -108,11 +111,16 @@ class Crew:
         self._dispatch()
 
     def hold(self) -> None:
-        """Have the workers stop where they are; the time until ``release`` counts for nothing."""
+        """Have the workers stop where they are; the time until ``release`` counts for nothing.
+
+        One that has only just started is stopped by ``poll``, once it is guarded: stopped before, it would
+        stay for ever if its parent was killed.
+        """
         if self._held_at is None:
             self._held_at = time.monotonic()
             for seat in self._seats:
-                seat.process.stop()
+                if seat.guarded:
+                    seat.process.stop()
 
     def release(self) -> None:
         if self._held_at is not None:
@@ -181,8 +189,6 @@ class Crew:
     def _start(self) -> None:
         seat = _Seat(WorkerProcess(self._spec))
         self._seats.append(seat)
-        if self._held_at is not None:
-            seat.process.stop()
         process = seat.process
 
         def on_output() -> None:
@@ -234,7 +240,11 @@ class Crew:
 
     def _on_message(self, seat: _Seat, message: Message) -> None:
         now = time.monotonic()
-        if message.kind == "ready":
+        if message.kind == GUARDED:
+            seat.guarded = True
+            if self._held_at is not None:
+                seat.process.stop()
+        elif message.kind == "ready":
             seat.ready, seat.since = True, now
             seat.resident_bytes = message.header["rss"]
             self._failed_starts = 0

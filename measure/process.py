@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tunesmith.measure import guard
 from tunesmith.measure.environment import worker_environment
 from tunesmith.measure.hardware import on_cpus
 from tunesmith.measure.messages import Decoder, Message, encode
@@ -40,7 +41,6 @@ class WorkerSpec:
     @property
     def command(self) -> list[str]:
         options = {
-            "--parent": os.getpid(),
             "--cpus": ",".join(map(str, self.cpus)),
             "--memory": self.memory_bytes,
             "--nice": self.nice,
@@ -48,7 +48,7 @@ class WorkerSpec:
             "--store": self.store,
         }
         # -P: the folder the user stands in must not shadow modules.
-        start = [sys.executable, "-P", "-m", "tunesmith.measure.worker", self.role]
+        start = [sys.executable, "-P", guard.__file__, str(os.getpid()), self.role]
         return start + [f"{name}={value}" for name, value in options.items()]
 
 

@@ -1,4 +1,4 @@
-"""A child process that builds or runs candidates: ``python -m tunesmith.measure.worker ROLE …``.
+"""A child process that builds or runs candidates, once it is guarded (``guard.py PARENT ROLE …``).
 
 Its standard input and output carry messages. It dies with its parent and leaves no core file. Its role has it
 confined once it is ready, before it is given any candidate.
@@ -12,13 +12,12 @@ import resource
 from pathlib import Path
 
 from tunesmith.measure.channel import Channel
-from tunesmith.measure.confine import die_with_parent, limit
+from tunesmith.measure.confine import limit
 
 __all__ = ["main"]
 
 
 def _isolate(options: argparse.Namespace) -> None:
-    die_with_parent(options.parent)
     limit(resource.RLIMIT_CORE, 0)
     if options.memory:
         limit(resource.RLIMIT_AS, options.memory)
@@ -42,10 +41,9 @@ def _open_channel() -> Channel:
     return Channel(source, sink)
 
 
-def main(arguments: list[str] | None = None) -> None:
+def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(prog="tunesmith.measure.worker")
     parser.add_argument("role", choices=("build", "run"))
-    parser.add_argument("--parent", type=int, required=True)
     parser.add_argument("--cpus", default="")
     parser.add_argument("--memory", type=int, default=0)
     parser.add_argument("--nice", type=int, default=0)
@@ -56,7 +54,3 @@ def main(arguments: list[str] | None = None) -> None:
     channel = _open_channel()
     role = importlib.import_module(f"tunesmith.measure.{options.role}_role")
     role.serve(channel, options)
-
-
-if __name__ == "__main__":
-    main()

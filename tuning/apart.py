@@ -13,7 +13,8 @@ import sys
 from typing import Any
 
 from tunesmith.ir import TunesmithError
-from tunesmith.measure.confine import confine, die_with_parent
+from tunesmith.measure.confine import confine
+from tunesmith.measure.guard import die_with_parent
 from tunesmith.records import Measurement, Protocol, Record, Target, Workload
 from tunesmith.tuning.child import ask_child, limit_child
 

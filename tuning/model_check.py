@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from tunesmith.costmodel.model import MAX_BYTES, ModelError
-from tunesmith.measure.confine import confine, die_with_parent
+from tunesmith.measure.confine import confine
+from tunesmith.measure.guard import die_with_parent
 from tunesmith.tuning.child import ask_child, limit_child
 
 __all__ = ["ModelFacts", "check_model"]

@@ -4,8 +4,10 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 
+import psutil  # type: ignore[import-untyped]
 import pytest
 
 PARENT = """
@@ -39,3 +41,40 @@ def test_no_orphans(end: str, wait_dead: Callable[..., list[int]]) -> None:
             os.kill(parent.pid, signal.SIGKILL)
         parent.wait(30)
     assert wait_dead(pids) == []
+
+
+HOLDING = """
+import sys, time
+sys.path.insert(0, {folder!r})
+from tunesmith.measure import BuildPool
+from tunesmith.records import Protocol
+
+pool = BuildPool(1, Protocol(), shared=(0,), builder="stand_ins:build")
+pool.pause()
+print(*(pid for crew in pool.crews for pid in crew.pids), flush=True)
+while True:
+    {act}
+"""
+
+
+@pytest.mark.parametrize("act", ["time.sleep(1)", "pool.poll(1)"], ids=["at once", "stopped"])
+def test_no_orphans_of_one_killed_while_it_holds_a_worker_that_only_starts(
+    act: str, wait_dead: Callable[..., list[int]]
+) -> None:
+    """Stopped before the system was told to end it with its parent, it would never hear of the end."""
+    text = HOLDING.format(folder=os.path.dirname(__file__), act=act)
+    with subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        pids = tuple(int(word) for word in parent.stdout.readline().split())
+        if "poll" in act:
+            assert is_stopped(pids[1])
+        parent.kill()
+    assert wait_dead(pids) == []
+
+
+def is_stopped(pid: int) -> bool:
+    """Soon, at least."""
+    deadline = time.monotonic() + 30
+    while (state := psutil.Process(pid).status()) != psutil.STATUS_STOPPED and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return bool(state == psutil.STATUS_STOPPED)
