@@ -166,8 +166,9 @@ class _Many:
         self._wake(index)
         if not session.is_open:
             session.open(builders)
-        trials = min(self.allocation.slice, self._budget_left())
-        session.advance(max(trials, self._first(self._standing(index))), self.until)
+        missing = self._first(self._standing(index))
+        trials = missing if missing > 0 else min(self.allocation.slice, self._budget_left())
+        session.advance(trials, self.until)
         self._note_end(index)
         if index in self.ended:
             session.rest()

@@ -131,6 +131,13 @@ def test_what_is_on_record_of_one_does_not_starve_the_other(store: Store) -> Non
     assert [r.trials for r in result.results] == [16, 4], "a first slice"
 
 
+@pytest.mark.parametrize("index", [0, 1])
+def test_a_first_slice_that_was_broken_off_is_only_completed(store: Store, index: int) -> None:
+    """A full one would leave too little of the budget for that of the other, which then goes beyond it."""
+    tune(TASKS[index].program, options(3), store)
+    assert tune_many(TASKS, options(9), store).trials == 9
+
+
 def test_identical_programs_are_one() -> None:
     spelled = tunesmith.parse("def p(left: f32[24, 20], right: f32[20, 16]):\n    return left @ right\n")
     merged = merge_tasks([WeightedTask(PRODUCT, 2), WeightedTask(ROWS), WeightedTask(spelled, 5)])
