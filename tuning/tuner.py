@@ -149,6 +149,7 @@ class Session:
         self.leads: dict[str, Lead] = {}
         self.runner: Runner | None = None
         self.began = False
+        self.untuned_tried = False  # it works, or this job found that it does not
         self.batches: deque[_Batch] = deque()
         with self._at_work():
             self.target = detect_target(options.threads)
@@ -223,7 +224,7 @@ class Session:
     def _begin(self) -> None:
         """Derive the space and tell the search what is on record, while the untuned schedule is measured."""
         history = list(self.state.records)
-        if self.state.untuned is None:
+        if not self.untuned_tried:
             self._submit([(Trial(next(self.numbers), default_schedule(self.program, self.target)), None)])
         self.search = self._search(history)
         self.began = True
@@ -299,9 +300,10 @@ class Session:
         for record in history:
             self._note(record)
         default = default_schedule(self.program, self.target).hash
-        self.state.untuned = next(
-            (r for r in history if r.schedule_hash == default and r.measurement.ok), None
-        )
+        untuned = [r for r in history if r.schedule_hash == default]
+        self.state.untuned = next((r for r in untuned if r.measurement.ok), None)
+        own = any(r.job_id == self.job_id for r in untuned) if self.job_id is not None else False
+        self.untuned_tried = own or self.state.untuned is not None
 
     # -- trials -------------------------------------------------------------------------------------------
 

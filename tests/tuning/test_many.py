@@ -2,16 +2,17 @@
 
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import tunesmith
-from tunesmith.db import Store, open_store
+from tunesmith.db import JobSpec, Store, open_store
 from tunesmith.frontend import operator
 from tunesmith.ir import TunesmithError
 from tunesmith.measure import BuildPool, detect_target, reserved_cores
-from tunesmith.records import Measurement, Protocol, Status
+from tunesmith.records import Measurement, Protocol, Status, new_id
 from tunesmith.tuning import ManyEvent, StoppedBy, TuneOptions, WeightedTask, many, merge_tasks, pipeline
 from tunesmith.tuning.many import tune_many
 from tunesmith.tuning.tuner import Session, tune
@@ -85,6 +86,19 @@ def test_without_a_trial_a_session_knows_what_is_on_record(store: Store) -> None
     result = Session(PRODUCT, options(None), store).finish(StoppedBy.SECONDS)
     assert result.trials == 4 and result.stopped_by is StoppedBy.SECONDS
     assert result.best is not None and done.best is not None and result.best.id == done.best.id
+
+
+def test_a_job_that_goes_on_does_not_try_the_untuned_schedule_again(store: Store) -> None:
+    """It failed, and that is on record."""
+    tune(PRODUCT, options(1), store)
+    workload = workload_of(PRODUCT)[0]
+    (untuned,) = store.history(workload.hash, detect_target(1).fingerprint)
+    job, _ = store.jobs.create(JobSpec(workload, {}, {}, 4))
+    failed = Measurement(Status.RUN_ERROR, error="crashed")
+    store.add(replace(untuned, id=new_id(), job_id=job.id, measurement=failed))
+    tune(PRODUCT, options(4, fresh=True), store, job_id=job.id)
+    records = store.records(job=job.id).items
+    assert len(records) == 4 == len({record.schedule_hash for record in records})
 
 
 # -- several ------------------------------------------------------------------------------------------------
