@@ -235,9 +235,9 @@ def moment(work: Work, victim: str, count: Count) -> None:
     for job in hit:
         work.jobs[job.id].hit_by = victim
     count.moments += 1
-    count.orphans += service.orphans()
     if hit:
         count.seconds.append(work.goes_on(hit, began))
+    count.orphans += service.orphans()
 
 
 def figures(name: str, url: str, folder: Path, moments: int, seed: int) -> Iterator[Row]:

@@ -88,7 +88,7 @@ def submit_at_once(address: str, requests: Sequence[bytes], clients: int) -> lis
 
 def claim_all(store: Store, worker: str) -> list[float]:
     """Milliseconds of each claim, until no job is left."""
-    times = []
+    times: list[float] = []
     while True:
         began = time.perf_counter()
         claimed = store.jobs.claim_next(worker, lease_s=LEASE_S)
