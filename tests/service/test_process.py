@@ -16,6 +16,7 @@ from processes import server, until
 from tunesmith.db import DatabaseUnavailable, Store, open_store
 from tunesmith.ir import TunesmithError
 from tunesmith.service import Settings, Tools, serve
+from tunesmith.service.server import listen
 
 
 def test_killed_and_stopped_and_finished(tmp_path: Path) -> None:
@@ -82,6 +83,13 @@ def test_what_keeps_it_from_starting(tmp_path: Path) -> None:
             TunesmithError, match=f"cannot listen on 127.0.0.1:{port}: Address already in use"
         ):
             serve(Settings(f"sqlite:///{tmp_path}/test.db", no_tools()), port=port)
+
+
+def test_no_part_of_an_answer_waits_for_the_one_before() -> None:
+    with listen("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname()):
+        connection, _ = listener.accept()
+        with connection:
+            assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 def test_a_body_too_large_is_answered_before_the_connection_closes(tmp_path: Path) -> None:
