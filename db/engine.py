@@ -4,9 +4,11 @@ SQLite: WAL, so that readers never wait for the writer; write transactions take 
 they begin (``BEGIN IMMEDIATE``), since upgrading a read lock later fails at once, whatever the timeout.
 """
 
+import contextlib
 import random
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 import sqlalchemy as sa
@@ -14,7 +16,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Connection, Engine
 
 from tunesmith.db.errors import BadQuery, DatabaseUnavailable
-from tunesmith.db.faults import UNSTORABLE, is_read_only, is_transient, translate
+from tunesmith.db.faults import UNSTORABLE, is_read_only, is_transient, locked, translate
 from tunesmith.db.raw import compact_json, connect_sqlite
 from tunesmith.db.urls import sqlite_path, without_password
 
@@ -92,6 +94,7 @@ class Database:
         self.read_only = read_only
         self.path = sqlite_path(url)
         self._busy_timeout_s = busy_timeout_s
+        self._writing = threading.Lock()
         self.engine = self._sqlite_engine() if self.path else self._postgres_engine()
 
     @property
@@ -112,13 +115,27 @@ class Database:
 
         def attempt() -> T:
             engine = self.engine.execution_options(tunesmith_write=True)
-            with engine.begin() as connection:
+            with self._turn(), engine.begin() as connection:
                 return work(WriteSession(connection))
 
         return self._guarded(attempt)
 
     def close(self) -> None:
         self.engine.dispose()
+
+    @contextlib.contextmanager
+    def _turn(self) -> Iterator[None]:
+        """One thread at a time writes to a SQLite file: those that wait for its own lock sleep for longer and
+        longer, up to a tenth of a second, while others take it."""
+        if self.path is None:
+            yield
+            return
+        if not self._writing.acquire(timeout=self._busy_timeout_s):
+            raise locked(self.where)
+        try:
+            yield
+        finally:
+            self._writing.release()
 
     def _guarded(self, attempt: Callable[[], T]) -> T:
         deadline = time.monotonic() + self._busy_timeout_s

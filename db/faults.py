@@ -4,7 +4,7 @@ import sqlalchemy as sa
 
 from tunesmith.db.errors import BadQuery, DatabaseLocked, DatabaseUnavailable, StoreError
 
-__all__ = ["UNSTORABLE", "is_read_only", "is_transient", "translate"]
+__all__ = ["UNSTORABLE", "is_read_only", "is_transient", "locked", "translate"]
 
 UNSTORABLE = "a text or number is none that the database can hold: a null or half character, a year 0"
 
@@ -37,10 +37,14 @@ def is_read_only(fault: sa.exc.DBAPIError) -> bool:
     return _sqlite_name(fault).startswith("SQLITE_READONLY")
 
 
+def locked(where: str) -> DatabaseLocked:
+    return DatabaseLocked(f"{where} is locked by another process. Repeat, or stop the other process.")
+
+
 def translate(fault: sa.exc.DBAPIError, where: str) -> StoreError | None:
     """The domain's error, or None for a fault that is our own mistake (bad SQL, broken constraint)."""
     if is_transient(fault):
-        return DatabaseLocked(f"{where} is locked by another process. Repeat, or stop the other process.")
+        return locked(where)
     if isinstance(fault, sa.exc.DataError):
         return BadQuery(UNSTORABLE)
     name = _sqlite_name(fault)

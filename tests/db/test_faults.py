@@ -2,6 +2,7 @@
 
 import socket
 import sqlite3
+import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -9,9 +10,10 @@ from typing import Any
 
 import db_samples as samples
 import pytest
+import sqlalchemy as sa
 
 from tunesmith.db import DatabaseLocked, DatabaseUnavailable, default_url, engine, open_store, quick_best
-from tunesmith.db.urls import with_password, without_password
+from tunesmith.db.urls import normalize, with_password, without_password
 from tunesmith.ir.errors import TunesmithError
 
 
@@ -36,6 +38,31 @@ def test_locked(path: Path) -> None:
         assert store.best("w") is None, "readers do not wait for a writer"
         with pytest.raises(DatabaseLocked, match=r"test\.db is locked by another process"):
             store.add(samples.record())
+
+
+def test_threads_take_turns_before_they_ask_for_the_lock(path: Path) -> None:
+    """SQLite has those that wait sleep, and forgets who came first."""
+    open_store(path).close()
+    database = engine.Database(normalize(path), busy_timeout_s=0.05)
+    began: list[object] = []
+    sa.event.listen(database.engine, "begin", began.append)
+    inside, leave = threading.Event(), threading.Event()
+
+    def hold(_: engine.WriteSession) -> None:
+        inside.set()
+        leave.wait(30)
+
+    first = threading.Thread(target=lambda: database.write(hold))
+    first.start()
+    assert inside.wait(30)
+    with pytest.raises(DatabaseLocked):
+        database.write(lambda _: None)
+    assert len(began) == 1
+    leave.set()
+    first.join()
+    database.write(lambda _: None)
+    assert len(began) == 2
+    database.close()
 
 
 def test_in_memory_is_refused() -> None:
