@@ -28,31 +28,34 @@ class Timing:
         return Timing(middle, min(samples), (high - low) / middle, len(samples))
 
 
-def interleaved(calls: Mapping[str, Callable[[], object]]) -> dict[str, Timing]:
+def interleaved(
+    calls: Mapping[str, Callable[[], object]], clock: Callable[[], float] = time.perf_counter
+) -> dict[str, Timing]:
     """Samples of every call in turn, a sample being as many calls as take SAMPLE_S; by the wall clock,
-    since runtimes compute in threads of their own."""
-    counts = {name: _calls_a_sample(call) for name, call in calls.items()}
+    since runtimes compute in threads of their own. ``time.thread_time`` leaves out what other processes take
+    of the core, and is for calls that compute in this thread only."""
+    counts = {name: _calls_a_sample(call, clock) for name, call in calls.items()}
     samples: dict[str, list[float]] = {name: [] for name in calls}
     began = time.perf_counter()
     for n in range(SAMPLES):
         if n >= FEWEST and time.perf_counter() - began > PATIENCE_S:
             break
         for name, call in calls.items():
-            samples[name].append(_sample(call, counts[name]))
+            samples[name].append(_sample(call, counts[name], clock))
     return {name: Timing.of(s) for name, s in samples.items()}
 
 
-def _calls_a_sample(call: Callable[[], object]) -> int:
+def _calls_a_sample(call: Callable[[], object], clock: Callable[[], float]) -> int:
     call()
     count = 1
-    while (each := _sample(call, count)) * count < SAMPLE_S / 4:  # a call of a microsecond is no measure
+    while (each := _sample(call, count, clock)) * count < SAMPLE_S / 4:  # one of a microsecond is no measure
         count *= 4
     return max(1, round(SAMPLE_S / each))
 
 
-def _sample(call: Callable[[], object], count: int) -> float:
+def _sample(call: Callable[[], object], count: int, clock: Callable[[], float]) -> float:
     """Seconds a call."""
-    began = time.perf_counter()
+    began = clock()
     for _ in range(count):
         call()
-    return (time.perf_counter() - began) / count
+    return (clock() - began) / count

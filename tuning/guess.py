@@ -15,11 +15,12 @@ from tunesmith.tuning.pretrained import pretrained
 __all__ = ["guess"]
 
 
-def guess(program: Program, target: Target) -> tuple[Schedule, Binary]:
-    """The best predicted schedule that builds, and its code; the default schedule if none does."""
+def guess(program: Program, target: Target, seed: int = 0) -> tuple[Schedule, Binary]:
+    """The best predicted schedule that builds, and its code; the default schedule if none does. ``seed``
+    is that of the candidates that are looked at."""
     space = derive(program, target)
     ranker = Ranker(program, space.sketches, target, pretrained=pretrained().model)
-    search = Search(space, ranker, np.random.default_rng(0))
+    search = Search(space, ranker, np.random.default_rng(seed))
     for candidate in search.propose(4):
         schedule = search.schedule(candidate)
         try:
