@@ -1,11 +1,15 @@
 """Strategies of search compared on recordings: regret against trials and against seconds, over many seeds.
 
     python benchmarks/strategies.py [STRATEGY …] [--recordings NAME …] [--seeds 10] [--trials 128]
+    python benchmarks/strategies.py --ablation
 
 A figure is the time of the best kernel in the recording over that of the best one found so far, in percent:
 the median over seeds, and the worst tenth. Measuring is looked up; proposing, learning and ranking are real.
 Seconds are what the recording says that building and running took, in a pipeline where one is done beside the
 other, and what the search itself takes. Batches are proposed as the tuner does, one ahead of what it knows.
+
+``--ablation`` takes one part at a time from the whole: the prior (its features stay, the model that was
+trained on top of it goes), pretraining, learning on the way, and the descent at the end.
 """
 
 import argparse
@@ -16,6 +20,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
+from held_out import seen_in_training
 from numpy.typing import NDArray
 from recording import DATA, Recording
 
@@ -57,6 +62,15 @@ class Fixed(Ranker):
         pass
 
 
+class Level(Ranker):
+    """Features without the prior's time: all candidates are alike until something is measured."""
+
+    def features(self, sketch: int, population: NDArray[np.int64]) -> NDArray[np.float32]:
+        found = super().features(sketch, population)
+        found[:, -1] = 0.0
+        return found
+
+
 @dataclass(frozen=True)
 class Strategy:
     model: Callable[[Recording, int], CostModel]
@@ -79,6 +93,10 @@ def _fixed(r: Recording, seed: int) -> Ranker:
     return Fixed(r.program, r.sketches, r.target, seed, pretrained().model)
 
 
+def _level(r: Recording, seed: int) -> Ranker:
+    return Level(r.program, r.sketches, r.target, seed)
+
+
 _RANDOM = SearchConfig(descend_share=0.0, generations=0, early=0)
 _DESCENT = replace(SearchConfig(), descend_share=1.0)
 _NO_DESCENT = replace(SearchConfig(), descend_share=0.0)
@@ -87,10 +105,12 @@ STRATEGIES = {
     "descent": Strategy(lambda r, s: Blind(s), _DESCENT),  # on measured times, without any model
     "prior": Strategy(_prior),  # and nothing learnt
     "pretrained": Strategy(_fixed),  # and nothing learnt on the way
+    "no prior": Strategy(_level),
     "no pretraining": Strategy(_untaught),
     "no descent": Strategy(_full, _NO_DESCENT),
     "full": Strategy(_full),
 }
+ABLATION = ("full", "no prior", "no pretraining", "pretrained", "no descent")
 
 
 @dataclass(frozen=True)
@@ -151,15 +171,19 @@ def row(name: str, values: NDArray[np.float64]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("strategies", nargs="*", help=", ".join(STRATEGIES))
+    parser.add_argument("--ablation", action="store_true", help=", ".join(ABLATION))
     parser.add_argument("--recordings", nargs="*", default=sorted(p.stem for p in DATA.glob("*.npz")))
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--trials", type=int, default=128)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     trials = [t for t in AT_TRIALS if t <= options.trials]
+    labels = options.strategies or (ABLATION if options.ablation else tuple(STRATEGIES))
     out = []
     for name in options.recordings:
         recording = Recording.load(name)
+        if seen_in_training(recording.program):
+            print(f"{name}: the model may have been trained on this one")
         failed = int(np.isnan(recording.seconds).sum())
         print(
             f"\n{name}: {len(recording.seconds)} candidates, {failed} failed, "
@@ -170,7 +194,7 @@ def main() -> None:
             "  ".join(f"{f'{t} trials':>13}" for t in trials),
             "  ".join(f"{f'{s:g} s':>13}" for s in AT_SECONDS),
         )
-        for label in options.strategies or STRATEGIES:
+        for label in labels:
             curves = [
                 simulate(recording, STRATEGIES[label], seed, options.trials) for seed in range(options.seeds)
             ]
