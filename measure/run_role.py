@@ -4,7 +4,6 @@ import argparse
 import contextlib
 import importlib
 import os
-import statistics
 import time
 from collections.abc import Callable
 from typing import Any
@@ -30,9 +29,9 @@ from tunesmith.measure.reference import (
     with_padding_left_out,
 )
 from tunesmith.measure.target import vector_unit
-from tunesmith.measure.timing import Sampler, kernel_clock, time_calls, timing_lock
+from tunesmith.measure.timing import Sampler, contenders, kernel_clock, time_calls, timing_lock
 from tunesmith.measure.verify import Verifier, verdict_on
-from tunesmith.records import Measurement, Protocol, Status, lead_of
+from tunesmith.records import Measurement, Protocol, Status
 
 __all__ = ["RunWorker", "serve"]
 
@@ -40,7 +39,6 @@ _CALIBRATE_EVERY_S = 0.5
 _LOCK_WAIT_S = 10.0
 _RACE_S = 5.0
 _FEWEST_ROUNDS = 3
-_MOST_ROUNDS = 4  # times what is asked for, when the fastest two are close
 _NUMPY_S, _NUMPY_CALLS = 0.1, 15
 _EXPECTED = ("BuildError", "TunesmithError")
 
@@ -161,7 +159,7 @@ class RunWorker:
         return {"times": times}
 
     def _race(self, message: Message) -> dict[str, Any]:
-        """Samples of all binaries in turn, in another order each round."""
+        """Samples of all binaries in turn, in another order each round; some may stop before others."""
         self._stage("loading")
         pairs = zip(message.header["binaries"], message.blobs, strict=True)
         binaries = [binary_from_json(data, code) for data, code in pairs]
@@ -176,22 +174,12 @@ class RunWorker:
             for sampler in samplers:
                 sampler.calibrate()
             deadline = time.monotonic() + _RACE_S
-            while not _decided(times, message.header["rounds"]):
-                if len(times[0]) >= _FEWEST_ROUNDS and time.monotonic() > deadline:
+            while going := contenders(times, message.header["rounds"]):
+                if len(times[going[0]]) >= _FEWEST_ROUNDS and time.monotonic() > deadline:
                     break
-                for i in rng.permutation(len(samplers)):
+                for i in rng.permutation(going):
                     times[i].append(samplers[i].sample())
         return {"times": times, "drift": drift}
-
-
-def _decided(times: list[list[float]], rounds: int) -> bool:
-    """Whether so many rounds are over and the fastest is known, or so many more that it does not matter."""
-    done = len(times[0])
-    if done < rounds or len(times) < 2:
-        return done >= rounds
-    first, second = sorted(times, key=statistics.median)[:2]
-    lead = lead_of(first, second)
-    return done >= _MOST_ROUNDS * rounds or (lead is not None and lead.is_sure)
 
 
 def _answer(worker: RunWorker, message: Message) -> Message:

@@ -153,8 +153,9 @@ class Runner:
     def race(
         self, contestants: Sequence[tuple[Hashable, Binary]], rounds: int = 10
     ) -> dict[Hashable, Measurement]:
-        """Time verified binaries against each other: one sample of each in turn, ``rounds`` times, and up to
-        four times as often while the fastest two cannot be told apart."""
+        """Time verified binaries against each other: one sample of each in turn, ``rounds`` times. Those that
+        the fastest is not surely ahead of go on, up to four times as often: the winner is one of those with
+        the most samples, and pairs of samples compare as far as both have them."""
         if not contestants:
             return {}
         binaries = [binary for _, binary in contestants]

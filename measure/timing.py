@@ -4,21 +4,23 @@ import contextlib
 import fcntl
 import math
 import os
+import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from tunesmith.ir.dtypes import DType
-from tunesmith.records import Peaks, Protocol
+from tunesmith.records import Peaks, Protocol, lead_of
 
-__all__ = ["Sampler", "fastest_possible_s", "kernel_clock", "time_calls", "timing_lock"]
+__all__ = ["Sampler", "contenders", "fastest_possible_s", "kernel_clock", "time_calls", "timing_lock"]
 
 _BUDGET_S = 1.0  # for all samples, once there are the fewest
 _FEWEST = 3
 _DEAR_S = 0.1
 _CUT_AFTER = 2
 _ROOFLINE_SLACK = 1.3
+_MOST_ROUNDS = 4  # of a race, times what is asked for, when the fastest are close
 
 
 Clock = Callable[[], int]
@@ -121,6 +123,25 @@ def time_calls(
         if len(times) >= _FEWEST and time.perf_counter() - start > _BUDGET_S:
             break
     return tuple(times)
+
+
+def contenders(times: Sequence[Sequence[float]], rounds: int) -> list[int]:
+    """Who is sampled in the next round: all, for so many rounds; then those that may still be the fastest,
+    until that is known or so many more rounds are over that it does not matter."""
+    done = max(map(len, times))
+    going = [i for i, t in enumerate(times) if len(t) == done]
+    if done < rounds:
+        return going
+    if done >= _MOST_ROUNDS * rounds:
+        return []
+    first = min(going, key=lambda i: statistics.median(times[i]))
+    others = [i for i in going if i != first and not _is_behind(times[first], times[i])]
+    return [first, *others] if others else []
+
+
+def _is_behind(first: Sequence[float], other: Sequence[float]) -> bool:
+    lead = lead_of(first, other)
+    return lead is not None and lead.is_sure
 
 
 def _lock_file() -> int | None:

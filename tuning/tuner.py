@@ -449,7 +449,9 @@ class Session:
         self.pipeline.count_run(sum(m.run_s for m in raced.values()))
         times = {str(i): m.time_s for i, m in raced.items() if m.ok}
         while times:
-            winner = min(times, key=lambda i: times[i])
+            most = max(len(raced[i].times_s) for i in times)
+            final = {i: t for i, t in times.items() if len(raced[i].times_s) == most}
+            winner = min(final, key=lambda i: final[i])
             seeds = [self.options.seed + 1] if self.workload.min_bytes < _LARGE_BYTES else []
             checked = runner.verify(contenders[winner], seeds)
             if checked.ok:
@@ -457,7 +459,7 @@ class Session:
             self._emit("race", message=f"{winner} fails on other inputs: {checked.error}")
             del times[winner]
         if times:
-            self.store.set_race(times, job_id=self.job_id)
+            self.store.set_race(final, job_id=self.job_id)
             self.state.best = _with_times(by_id[winner], raced[winner].times_s)
             self.leads = self._leads(winner, {i: raced[i].times_s for i in times})
         baselines = {}
@@ -473,10 +475,11 @@ class Session:
     def _leads(self, winner: str, times_s: dict[str, tuple[float, ...]]) -> dict[str, Lead]:
         """What the winner is ahead of: the next best candidate, and the untuned schedule."""
         untuned = self.state.untuned.id if self.state.untuned else None
-        others = sorted((i for i in times_s if i not in (winner, untuned)), key=lambda i: median(times_s[i]))
+        others = [i for i in times_s if i not in (winner, untuned)]
+        others.sort(key=lambda i: (-len(times_s[i]), median(times_s[i])))
         against = {"next": others[0]} if others else {}
         against |= {"untuned": untuned} if untuned in times_s and untuned != winner else {}
-        found = {name: lead_of(times_s[winner], times_s[i]) for name, i in against.items()}
+        found = {name: _lead(times_s[winner], times_s[i]) for name, i in against.items()}
         return {name: lead for name, lead in found.items() if lead is not None}
 
     def _is_over_budget(self) -> bool:
@@ -541,6 +544,12 @@ class Session:
         )  # fmt: skip
         self._emit("done")
         return result
+
+
+def _lead(winner_s: tuple[float, ...], other_s: tuple[float, ...]) -> Lead | None:
+    """By the rounds in which both took part."""
+    rounds = min(len(winner_s), len(other_s))
+    return lead_of(winner_s[:rounds], other_s[:rounds])
 
 
 def _with_times(record: Record, times_s: tuple[float, ...]) -> Record:

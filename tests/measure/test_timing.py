@@ -8,7 +8,7 @@ import pytest
 
 from tunesmith.ir.dtypes import DType
 from tunesmith.measure import fastest_possible_s
-from tunesmith.measure.timing import Sampler, kernel_clock, time_calls, timing_lock
+from tunesmith.measure.timing import Sampler, contenders, kernel_clock, time_calls, timing_lock
 from tunesmith.records import Peaks, Protocol
 
 
@@ -107,3 +107,13 @@ def test_a_folder_without_room_for_the_lock(tmp_path: object, monkeypatch: pytes
     monkeypatch.setattr("tempfile.gettempdir", lambda: os.path.join(str(tmp_path), "gone"))
     with timing_lock(0.0) as held:
         assert not held
+
+
+def test_a_race_goes_on_between_those_that_may_win() -> None:
+    fast, slow = [1.0, 1.1] * 5, [1.5, 1.6] * 5
+    assert contenders([fast[:9], fast[:9], slow[:9]], 10) == [0, 1, 2], "all, for so many rounds"
+    assert contenders([fast, fast[::-1], slow], 10) == [0, 1], "what is surely behind has had its chance"
+    assert contenders([fast, slow, slow], 10) == [], "the winner is known"
+    assert contenders([4 * fast, 4 * fast[::-1], slow], 10) == [], "as good as each other"
+    assert contenders([fast[:4], fast[:4]], 4) == [0, 1], "too few pairs to tell"
+    assert contenders([fast], 10) == []
