@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from tunesmith.ir.affine import Affine
-from tunesmith.ir.cost import stage_flops
+from tunesmith.ir.cost import least_flops
 from tunesmith.ir.expr import (
     Binary,
     BinaryOp,
@@ -77,8 +77,11 @@ def without_padding(program: Program) -> Program:
 
 
 def needed_flops(program: Program) -> int:
-    """Operations that no kernel can do without: nominal ones, less those with padding."""
-    return sum(math.ceil(stage_flops(s) * share_of_terms(s)) for s in without_padding(program).stages)
+    """Operations that no kernel can do without, to be held against a peak of multiply-adds: none with
+    padding, and of expressions that occur more often, or not for each point of the domain, as many as have
+    other values. A multiplication counts two: one addition comes in the same instruction, and another can
+    run beside it on units of its own. Additions beyond these count one."""
+    return sum(math.ceil(least_flops(s) * share_of_terms(s)) for s in without_padding(program).stages)
 
 
 def share_of_terms(stage: Stage) -> float:

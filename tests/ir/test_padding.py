@@ -45,3 +45,14 @@ def test_needed_operations_are_counted_one_by_one() -> None:
 def test_other_guards_stay_where_they_are() -> None:
     program = parse("def f(x: f32[6]):\n  p = pad(x, ((1, 1),), -1.0)\n  y = sum(p[i], i=8)\n  return y\n")
     assert needed_flops(program) == flops(without_padding(program))
+
+
+def test_needed_operations_are_those_that_no_kernel_does_without() -> None:
+    shapes = "(a: f32[8, 4], b: f32[6, 4])"
+    twice = f"def f{shapes}:\n  y[i, j] = sum((a[i, k] - b[j, k]) * (a[i, k] - b[j, k]), k)\n  return y\n"
+    assert flops(parse(twice)) == 8 * 6 * 4 * 4
+    assert needed_flops(parse(twice)) == 8 * 6 * 4 * 2, "one difference, beside the multiplication"
+    outside = f"def f{shapes}:\n  y[i, j] = sum(exp(a[i, k]) * b[j, k], k)\n  return y\n"
+    assert needed_flops(parse(outside)) == (8 * 6 + 8) * 4 * 2, "functions of fewer axes, once for each value"
+    sums = "def f(a: f32[8, 4]):\n  y[i] = sum(a[i, k], k)\n  return y\n"
+    assert needed_flops(parse(sums)) == flops(parse(sums))
