@@ -196,15 +196,16 @@ class Search:
 
     def _near_the_best(self) -> list[Candidate]:
         """Neighbours of the best measured candidates, by predicted time."""
+        best = [c for _, c in self.measured[: self.config.descend_from]]
         found: list[tuple[float, Candidate]] = []
-        for _, best in self.measured[: self.config.descend_from]:
-            rows = neighbours(self.space.sketches[best.sketch], best.row)
+        for i in sorted({c.sketch for c in best}):
+            sketch = self.space.sketches[i]
+            rows = np.concatenate([neighbours(sketch, c.row) for c in best if c.sketch == i])
             if len(rows):
-                seconds = seconds_of(self.model, best.sketch, rows)
-                found += [
-                    (float(t), Candidate(best.sketch, tuple(map(int, r))))
-                    for t, r in zip(seconds, rows, strict=True)
-                ]
+                rows = np.unique(rows, axis=0)
+                seconds = seconds_of(self.model, i, rows)
+                candidates = (Candidate(i, tuple(map(int, r))) for r in rows)
+                found += zip(map(float, seconds), candidates, strict=True)
         return [c for _, c in sorted(found, key=lambda f: (f[0], f[1].sketch, f[1].row))]
 
     def _random(self) -> list[Candidate]:
