@@ -44,7 +44,8 @@ _CONTENDERS = 5
 _HOPELESS = 3.0  # times slower than the best: the untuned schedule has lost without a race
 _NUMPY_LEAST_S = 3e-4  # a stage: below, the reference's bookkeeping would be timed rather than NumPy
 _LARGE_BYTES = 64 << 20  # of arguments, beyond which the winner is verified on fewer inputs
-_BATCH_SIZE = 8
+_BATCH_SIZE, _LARGEST_BATCH = 8, 24
+_BATCH_SHARE = 16  # of the trials so far, one in so many is proposed at once: there is more to learn from each
 
 
 class Served(Interface):
@@ -351,7 +352,9 @@ class Session:
             self.pipeline.submit(trial)
 
     def _batch_size(self) -> int:
-        return 4 if self.planned < _BATCH_SIZE else _BATCH_SIZE
+        if self.planned < _BATCH_SIZE:
+            return _BATCH_SIZE // 2
+        return min(max(_BATCH_SIZE, self.planned // _BATCH_SHARE), _LARGEST_BATCH)
 
     def _propose(self, count: int) -> list[Candidate]:
         began = time.perf_counter()
