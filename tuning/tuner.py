@@ -45,7 +45,7 @@ _HOPELESS = 3.0  # times slower than the best: the untuned schedule has lost wit
 _NUMPY_LEAST_S = 3e-4  # a stage: below, the reference's bookkeeping would be timed rather than NumPy
 _LARGE_BYTES = 64 << 20  # of arguments, beyond which the winner is verified on fewer inputs
 _BATCH_SIZE, _LARGEST_BATCH = 8, 24
-_BATCH_SHARE = 16  # of the trials so far, one in so many is proposed at once: there is more to learn from each
+_BATCH_SHARE = 16  # of the trials so far, one in so many is proposed at once
 
 
 class Served(Interface):

@@ -189,7 +189,8 @@ def test_when_each_has_ended_so_has_all(store: Store) -> None:
 
 
 def test_seconds_are_for_all(store: Store) -> None:
-    result = tune_many(TASKS, options(None, seconds=4.0), store)
+    more = (WeightedTask(operator("softmax(16,48)")), WeightedTask(operator("layer_norm(12,40)")))
+    result = tune_many([*TASKS, *more], options(None, seconds=4.0), store)  # more than can be ended by then
     assert result.stopped_by is StoppedBy.SECONDS and result.trials > 0
 
 
